@@ -1,0 +1,31 @@
+"""fedrelay: federated learning on unlike clients, by who trains after whom."""
+
+from fedrelay import algorithms, data, engines, merges, models, plans
+from fedrelay.data import Federation
+from fedrelay.errors import BadInput, RunFailed
+from fedrelay.record import Evaluate, Recorder
+from fedrelay.run import advance, deployed, start, train
+from fedrelay.task import Task
+from fedrelay.visits.sgd import Sgd
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadInput",
+    "Evaluate",
+    "Federation",
+    "Recorder",
+    "RunFailed",
+    "Sgd",
+    "Task",
+    "advance",
+    "algorithms",
+    "data",
+    "deployed",
+    "engines",
+    "merges",
+    "models",
+    "plans",
+    "start",
+    "train",
+]

@@ -1,0 +1,56 @@
+"""What there is to choose from, read off the tables in code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from rich.table import Table
+
+from fedrelay import schema
+from fedrelay.algorithms import ALGORITHMS
+from fedrelay.config import CHOICES
+from fedrelay.data import PARTITIONS, SOURCES
+from fedrelay.engines import ENGINES
+from fedrelay.models import MODELS
+from fedrelay.visits.schedules import SCHEDULES
+
+KINDS: dict[str, schema.Table] = {
+    "algorithms": ALGORITHMS,
+    "data": SOURCES,
+    "models": MODELS,
+    "partitions": PARTITIONS,
+    "engines": ENGINES,
+    "schedules": SCHEDULES,
+}
+GIVEN = ("local", "federation", "task", "seed")
+"""Parameters that come from other sections of a configuration."""
+
+
+def entries(kind: str) -> list[dict[str, Any]]:
+    """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind."""
+    return [
+        {"name": name, "about": about(target), "parameters": parameters(target)} for name, target in KINDS[kind].items()
+    ]
+
+
+def about(target: Callable[..., Any]) -> str:
+    """The first paragraph of the docstring."""
+    return " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
+
+
+def parameters(target: Callable[..., Any]) -> dict[str, Any]:
+    found = schema.parameters(target, skip=GIVEN)
+    return {
+        name: None if p.default in (p.empty, None) else schema.plain(p.default, CHOICES) for name, p in found.items()
+    }
+
+
+def table(kind: str) -> Table:
+    """For people."""
+    result = Table("name", "what it is", "parameters (default)", title=kind, title_justify="left", expand=False)
+    for entry in entries(kind):
+        words = ", ".join(key if value is None else f"{key} = {value}" for key, value in entry["parameters"].items())
+        result.add_row(entry["name"], entry["about"], words)
+    return result

@@ -1,0 +1,20 @@
+"""The two ways things go wrong: what was asked for cannot be, or a run could not go on."""
+
+
+class BadInput(ValueError):
+    """What the caller asked for is impossible; the message says why and what would work (exit code 2)."""
+
+
+class RunFailed(RuntimeError):
+    """A run had to stop; the message names round, clients and reasons, and the last good state is kept (exit code 1)."""
+
+
+def within(
+    name: str, value: float, *, above: float | None = None, least: float | None = None, most: float | None = None
+) -> None:
+    """Refuse a number outside its range (or not a number at all), naming it, the range and what was given."""
+    ok = (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
+    if not ok or value != value:
+        limits = [("above", above), ("at least", least), ("at most", most)]
+        wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+        raise BadInput(f"{name} must be {wanted}, not {value:g}")

@@ -1,0 +1,5 @@
+"""How the batons that came back become the next ones."""
+
+from fedrelay.merges.mean import Mean
+
+__all__ = ["Mean"]

@@ -1,0 +1,137 @@
+"""From plain tables (TOML) to the objects they name: the signature of what is built is the schema."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fedrelay.errors import BadInput
+
+Table = Mapping[str, Callable[..., Any]]
+NONE = "none"  # TOML has no null
+
+
+def choose(table: Table, name: object, where: str) -> Callable[..., Any]:
+    """The entry of this name; an unknown name is refused with the nearest valid one."""
+    if not isinstance(name, str):
+        raise BadInput(f"{where}: name is missing; one of {', '.join(table)}")
+    if name not in table:
+        raise BadInput(f"{where}: unknown name {name!r}{nearest(name, table)}")
+    return table[name]
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """A hint: the valid word that looks most like this one, and what there is."""
+    valid = list(valid)
+    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} (there is: {', '.join(valid)})"
+
+
+def parameters(target: Callable[..., Any], skip: Iterable[str] = ()) -> dict[str, inspect.Parameter]:
+    """What can be configured, in order."""
+    found = inspect.signature(target, eval_str=True).parameters
+    return {name: p for name, p in found.items() if name not in skip and p.kind is not p.VAR_KEYWORD}
+
+
+def check_keys(values: Mapping[str, Any], valid: Iterable[str], where: str) -> None:
+    valid = list(valid)
+    for key in values:
+        if key not in valid:
+            raise BadInput(f"{where}: unknown key {key!r}{nearest(key, valid)}")
+
+
+def build(
+    target: Callable[..., Any],
+    values: Mapping[str, Any],
+    where: str,
+    choices: Mapping[Any, Table],
+    given: Mapping[str, Any] = types.MappingProxyType({}),
+) -> tuple[Any, dict[str, Any]]:
+    """Call `target` with a table's values (and what is `given`): the object, and the table with all defaults filled in.
+
+    A parameter whose type is a key of `choices` takes a table with a name, or only the name.
+    """
+    known = parameters(target, skip=given)
+    check_keys(values, known, where)
+    arguments: dict[str, Any] = {}
+    resolved: dict[str, Any] = {}
+    for name, parameter in known.items():
+        here = f"{where}.{name}"
+        if name not in values:
+            if parameter.default is parameter.empty:
+                raise BadInput(f"{here} is missing")
+            if parameter.default is not None:
+                resolved[name] = plain(parameter.default, choices)
+            continue
+        value, hint = values[name], parameter.annotation
+        table = next((choices[part] for part in (hint, *typing.get_args(hint)) if part in choices), None)
+        if table is not None and value != NONE:
+            arguments[name], resolved[name] = build_named(table, value, here, choices)
+        else:
+            arguments[name] = convert(value, hint, here)
+            resolved[name] = plain(arguments[name], choices)
+    try:
+        return target(**given, **arguments), resolved
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from error
+
+
+def build_named(table: Table, value: Any, where: str, choices: Mapping[Any, Table]) -> tuple[Any, dict[str, Any]]:
+    """A table `{name = …, …}`, or the name alone, to the object it names."""
+    values = {"name": value} if isinstance(value, str) else value
+    if not isinstance(values, Mapping):
+        raise BadInput(f"{where}: expected a name or a table with a name, not {value!r}")
+    target = choose(table, values.get("name"), where)
+    rest = {key: item for key, item in values.items() if key != "name"}
+    built, resolved = build(target, rest, where, choices)
+    return built, {"name": values["name"], **resolved}
+
+
+def plain(value: Any, choices: Mapping[Any, Table]) -> Any:
+    """A default as TOML would say it."""
+    if value is None:
+        return NONE
+    if isinstance(value, tuple):
+        return [plain(item, choices) for item in value]
+    if isinstance(value, bool | int | float | str):
+        return value
+    for table in choices.values():
+        for name, target in table.items():
+            if type(value) is target:
+                fields = {key: getattr(value, key) for key in parameters(target)}
+                return {"name": name} | {k: plain(v, choices) for k, v in fields.items() if v is not None}
+    return str(value)
+
+
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """A plain value as the type the parameter wants; nothing is guessed."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value == NONE and type(None) in parts:
+            return None
+        rest = [part for part in parts if part is not type(None)]
+        for part in rest:
+            try:
+                return convert(value, part, where)
+            except BadInput:
+                if part is rest[-1]:
+                    raise
+    if origin in (tuple, Sequence):
+        if not isinstance(value, list | tuple):
+            raise BadInput(f"{where}: expected a list, not {value!r}")
+        return tuple(convert(item, parts[0], where) for item in value)
+    if origin is typing.Literal:
+        if value not in parts:
+            raise BadInput(f"{where}: expected one of {', '.join(map(str, parts))}, not {value!r}")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise BadInput(f"{where}: expected {words.get(hint, hint.__name__)}, not {value!r}")
+    return value

@@ -1,0 +1,137 @@
+"""What is learned: a model, its loss and its metrics, and the layout of its vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedrelay import seeds
+from fedrelay.data.federation import Examples, Federation
+from fedrelay.errors import BadInput
+from fedrelay.models import Model
+from fedrelay.types import Vector
+from fedrelay.vectors import Layout
+
+EVALUATION_BATCH = 1024
+
+
+class Desk:
+    """A network to work at: its tensors are views into `params`, its gradients into `gradient`.
+
+    `weights` is the trainable part of `params`. There is one desk per task and process; whoever works at it first
+    puts a model on it with `load` and takes a copy of the result away.
+    """
+
+    def __init__(self, network: nn.Module, layout: Layout, loss: str) -> None:
+        self.network = network
+        self.params = torch.empty(layout.size)
+        self.weights = self.params[: layout.trainable]
+        self.gradient = torch.zeros(layout.trainable)
+        layout.bind(network, self.params, self.gradient)
+        self._loss = loss
+
+    def load(self, params: Vector, *, training: bool) -> None:
+        """Put a model on the desk."""
+        self.params.copy_(params)
+        if self.network.training is not training:
+            self.network.train(training)
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean loss of a batch, ready for `backward`."""
+        output = self.network(x)
+        return output.mean() if self._loss == "output" else cross_entropy(output, y)
+
+    def differentiate(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Fill `gradient` with the gradient of the batch's mean loss, which is returned."""
+        self.gradient.zero_()
+        loss = self.loss(x, y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+
+def cross_entropy(output: torch.Tensor, y: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Over classes, or over every position of a sequence; targets of -100 (padding) do not count."""
+    return functional.cross_entropy(output.reshape(-1, output.shape[-1]), y.reshape(-1), reduction=reduction)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Model, input shape and number of classes. It can be pickled; the desk is made anew in every process."""
+
+    model: Model
+    shape: tuple[int, ...]
+    classes: int
+
+    @classmethod
+    def of(cls, model: Model, federation: Federation) -> Task:
+        """The task of learning this federation's data with this model; a model that does not fit is refused here."""
+        task = cls(model, federation.source.train.shape, federation.source.classes)
+        x, y = federation.source.train.take(slice(0, 2))
+        try:
+            with torch.no_grad():
+                task.desk.load(task.init(0), training=False)
+                task.desk.loss(x, y)
+        except BadInput:
+            raise
+        except Exception as error:
+            raise BadInput(
+                f"model {model} does not take the inputs of {federation.source.name!r}, "
+                f"{tuple(x.shape)} {x.dtype} with targets {tuple(y.shape)}: {error}"
+            ) from error
+        return task
+
+    @cached_property
+    def desk(self) -> Desk:
+        with seeds.torch_seed(0, "layout"):
+            network = self.model(self.shape, self.classes)
+        return Desk(network, self.layout_of(network), self.model.loss)
+
+    @cached_property
+    def layout(self) -> Layout:
+        with torch.device("meta"):
+            return self.layout_of(self.model(self.shape, self.classes))
+
+    @staticmethod
+    def layout_of(network: nn.Module) -> Layout:
+        layout = Layout.of(network)
+        if not layout.trainable:
+            raise BadInput("the model has no trainable parameter")
+        return layout
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("desk", "layout")}
+
+    def init(self, seed: int) -> Vector:
+        """A fresh model: the network's own initialisation, drawn from the seed."""
+        with seeds.torch_seed(seed, "init"):
+            network = self.model(self.shape, self.classes)
+        layout = self.layout_of(network)
+        params = torch.empty(layout.size)
+        layout.bind(network, params, torch.empty(layout.trainable))
+        return params
+
+    @torch.no_grad()
+    def evaluate(self, params: Vector, examples: Examples, batch: int = EVALUATION_BATCH) -> dict[str, float]:
+        """Mean loss and (for classes) accuracy on these examples."""
+        self.desk.load(params, training=False)
+        loss = correct = count = 0.0
+        for x, y in examples.batches(batch):
+            output = self.desk.network(x)
+            if self.model.loss == "output":
+                loss += float(output.sum())
+                count += len(y)
+            else:
+                loss += float(cross_entropy(output, y, "sum"))
+                correct += int((output.argmax(-1) == y).sum())
+                count += int((y != -100).sum())
+        if not count:
+            raise BadInput("there are no examples to evaluate on")
+        metrics = {"loss": loss / count}
+        if self.model.loss != "output":
+            metrics["accuracy"] = correct / count
+        return metrics

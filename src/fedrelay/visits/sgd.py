@@ -1,0 +1,80 @@
+"""The one training loop: stochastic gradient descent on one client's examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedrelay import seeds
+from fedrelay.errors import BadInput, within
+from fedrelay.types import Baton, Report, Tree, Visit
+from fedrelay.visits.schedules import Constant, Schedule
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Train the baton on the client: `epochs` passes, or exactly `steps` steps if given.
+
+    `batch` 0 takes all of the client's examples at once. The optimiser is new at every visit, so momentum does not
+    travel. `clip` bounds the norm of the loss gradient, before weight decay.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch: int = 32
+    lr: float = 0.05
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip: float | None = None
+    schedule: Schedule = Constant()
+
+    def __post_init__(self) -> None:
+        within("epochs", self.epochs, least=1)
+        within("batch", self.batch, least=0)
+        within("lr", self.lr, least=0)
+        within("momentum", self.momentum, least=0)
+        within("weight_decay", self.weight_decay, least=0)
+        if self.momentum >= 1:
+            raise BadInput(f"momentum must be below 1, not {self.momentum:g}")
+        if self.steps is not None:
+            within("steps", self.steps, least=1)
+        if self.clip is not None:
+            within("clip", self.clip, above=0)
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        client, desk = visit.client, visit.task.desk
+        labels = (visit.round, visit.hop, client.id)
+        draw = seeds.rng(visit.seed, "visit", *labels)
+        lr = self.lr * self.schedule(visit.round)
+        desk.load(baton.params, training=True)
+        weights, gradient = desk.weights, desk.gradient
+        velocity = torch.zeros_like(weights) if self.momentum else None
+        losses = torch.zeros(())
+        examples = 0
+        with seeds.torch_seed(visit.seed, "visit", *labels):
+            for positions in self.batches(client.size, draw):
+                x, y = client.take(positions, draw)
+                losses += desk.differentiate(x, y) * len(y)
+                examples += len(y)
+                if self.clip is not None:
+                    gradient.mul_((self.clip / (torch.linalg.vector_norm(gradient) + 1e-6)).clamp(max=1.0))
+                if self.weight_decay:
+                    gradient.add_(weights, alpha=self.weight_decay)
+                step = gradient if velocity is None else velocity.mul_(self.momentum).add_(gradient)
+                weights.add_(step, alpha=-lr)
+        report = Report(client.id, examples, {"loss": float(losses) / examples})
+        return Baton(desk.params.clone(), baton.weight + client.size), visit.memory, report
+
+    def batches(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Positions of every batch: a fresh shuffle per pass, the last batch of a pass may be smaller."""
+        batch = min(self.batch or size, size)
+        per_epoch = -(-size // batch)
+        left = self.epochs * per_epoch if self.steps is None else self.steps
+        while left > 0:
+            order = torch.from_numpy(draw.permutation(size))
+            for start in range(0, batch * min(per_epoch, left), batch):
+                yield order[start : start + batch]
+            left -= per_epoch

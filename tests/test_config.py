@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+import tomli_w
+
+from fedrelay import BadInput, config
+from fedrelay.algorithms import ALGORITHMS
+from fedrelay.visits.schedules import Step
+
+TABLES = {
+    "data": {"name": "digits", "clients": 10},
+    "model": {"name": "mlp", "hidden": [8]},
+    "algorithm": {"name": "fedavg"},
+}
+
+
+def built(**changes):
+    return config.build({**TABLES, **changes})
+
+
+def test_defaults_are_filled_in_and_the_resolved_form_builds_the_same():
+    first = built()
+    assert first.tables["algorithm"] == {"name": "fedavg", "fraction": 0.2}
+    assert first.tables["local"]["lr"] == 0.05
+    assert first.tables["data"]["partition"] == {"name": "iid"}
+    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
+    assert again.tables == first.tables
+    assert again.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_round_trips_through_its_resolved_configuration(name):
+    first = built(algorithm={"name": name})
+    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
+    assert again.algorithm == first.algorithm
+    assert again.tables == first.tables
+
+
+def test_nested_choices_take_a_table_or_a_name():
+    table = built(local={"schedule": {"name": "step", "every": 7}})
+    assert table.algorithm.update.schedule == Step(every=7)
+    assert table.tables["local"]["schedule"] == {"name": "step", "every": 7, "factor": 0.1}
+    assert built(local={"schedule": "step"}).algorithm.update.schedule == Step()
+
+
+def test_none_is_said_by_a_word():
+    found = built(algorithm={"name": "fedseq", "max_clients": "none", "min_examples": 300})
+    assert found.algorithm.plan.max_clients is None
+    assert found.tables["algorithm"]["max_clients"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rouns": 3}, "unknown key 'rouns'; did you mean 'rounds'"),
+        ({"algoritm": {}}, "unknown key 'algoritm'; did you mean 'algorithm'"),
+        ({"algorithm": {"name": "fedsec"}}, r"\[algorithm\]: unknown name 'fedsec'; did you mean 'fedseq'"),
+        ({"algorithm": {"name": "fedseq", "max_client": 3}}, r"\[algorithm\]: unknown key 'max_client'; did you mean 'max_clients'"),
+        ({"algorithm": {}}, r"\[algorithm\]: name is missing; one of .*fedavg"),
+        ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"\[algorithm\]: fraction must be above 0 and at most 1, not 0"),
+        ({"algorithm": {"name": "fedavg", "fraction": "x"}}, r"\[algorithm\].fraction: expected a number, not 'x'"),
+        ({"algorithm": {"name": "fedavg", "local": {}}}, r"\[algorithm\]: unknown key 'local'"),
+        ({"local": {"lr": -1}}, r"\[local\]: lr must be at least 0, not -1"),
+        ({"local": {"epochs": 1.5}}, r"\[local\].epochs: expected a whole number, not 1.5"),
+        ({"local": {"epochs": True}}, r"\[local\].epochs: expected a whole number, not True"),
+        ({"local": 3}, "local must be a section"),
+        ({"local": {"schedule": {"name": "stepp"}}}, r"\[local\].schedule: unknown name 'stepp'; did you mean 'step'"),
+        ({"local": {"schedule": 3}}, r"\[local\].schedule: expected a name or a table"),
+        ({"rounds": 0}, "rounds must be at least 1, not 0"),
+        ({"rounds": "many"}, "rounds: expected a whole number, not 'many'"),
+        ({"checkpoint": 0}, "checkpoint must be at least 1"),
+        ({"data": {"name": "digits", "clients": 0}}, r"\[data\].clients must be at least 1"),
+        ({"data": {"name": "digits", "clients": 5000}}, r"\[data\]: .*1438"),
+        ({"data": {"name": "digitz"}}, "did you mean 'digits'"),
+        ({"data": {"name": "digits", "partition": "dirichlt"}}, r"\[data\].partition: unknown name 'dirichlt'; did you mean 'dirichlet'"),
+        ({"model": {"name": "lenet5"}}, r"8x8"),
+        ({"model": {"name": "mlp", "hidden": 3}}, r"\[model\].hidden: expected a list"),
+        ({"engine": {"name": "inline", "threads": 0}}, r"\[engine\]: threads must be at least 1"),
+        ({"evaluate": {"target": 2.0}}, r"\[evaluate\]: target must be above 0 and at most 1"),
+    ],
+)
+def test_mistakes_are_refused_with_their_place_and_what_would_work(changes, message):
+    with pytest.raises(BadInput, match=message):
+        built(**changes)
+
+
+def test_overrides_are_read_as_toml_and_otherwise_as_text():
+    found = config.override(TABLES, ["algorithm.name=fedseq", "algorithm.fraction=0.5", "model.hidden=[4, 4]", "seed=9"])
+    assert found["algorithm"] == {"name": "fedseq", "fraction": 0.5}
+    assert found["model"]["hidden"] == [4, 4]
+    assert found["seed"] == 9
+    assert TABLES["algorithm"] == {"name": "fedavg"}
+    with pytest.raises(BadInput, match="expected key=value"):
+        config.override(TABLES, ["seed"])
+    with pytest.raises(BadInput, match="name is a value, not a section"):
+        config.override(TABLES, ["model.name.x=1"])
+
+
+def test_files_that_cannot_be_read_are_named_in_full(tmp_path):
+    with pytest.raises(BadInput, match=str(tmp_path / "no.toml")):
+        config.read(tmp_path / "no.toml")
+    with pytest.raises(BadInput, match="cannot be read"):
+        config.read(tmp_path)
+    (tmp_path / "bad.toml").write_text("rounds = = 3")
+    with pytest.raises(BadInput, match=r"bad.toml is not valid TOML: .*line 1"):
+        config.read(tmp_path / "bad.toml")
+
+
+def test_the_fingerprint_knows_what_decides_the_results_and_nothing_else():
+    same = built(rounds=7, checkpoint=2).fingerprint
+    assert same == built().fingerprint
+    assert same != built(seed=1).fingerprint
+    assert same != built(local={"lr": 0.2}).fingerprint

@@ -1,0 +1,96 @@
+"""Messages per round against Table 3 of the FedSeq journal paper."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedrelay import Federation, Sgd, Task, advance, start
+from fedrelay.algorithms import fedavg, fedcyclic, fedseq
+from fedrelay.costs import depth, traffic
+from fedrelay.data import Natural, quadratic
+from fedrelay.engines import Inline
+from fedrelay.models import Quadratic
+from fedrelay.types import Baton, Chain, Drop, Outcome, Report
+
+LOCAL = Sgd(steps=1, batch=0)
+K = 500
+
+
+@pytest.fixture(scope="module")
+def engine() -> Inline:
+    federation = Federation.split(quadratic(clients=K, dimension=2, examples=1), Natural())
+    return Inline(federation, Task.of(Quadratic(), federation))
+
+
+def one_round(algorithm, engine) -> tuple[dict, dict]:
+    state = start(algorithm, engine)
+    return state.memo, advance(algorithm, engine, state).log
+
+
+def test_fedavg_sends_ck_down_and_ck_up(engine):
+    _, log = one_round(fedavg(local=LOCAL, fraction=0.2), engine)
+    assert log["messages"] == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
+    assert log["depth"] == 1
+
+
+def test_fedcyclic_sends_ck_plus_one_in_all(engine):
+    _, log = one_round(fedcyclic(local=LOCAL, fraction=0.2), engine)
+    assert log["messages"] == {"server_to_client": 1, "client_to_server": 1, "client_to_client": 99}
+    assert log["depth"] == 100
+
+
+def test_fedseq_with_equal_groups_sends_c_times_groups_plus_clients(engine):
+    memo, log = one_round(fedseq(local=LOCAL, fraction=0.2, max_clients=10), engine)
+    assert len(memo["groups"]) == 50
+    assert log["messages"] == {"server_to_client": 10, "client_to_server": 10, "client_to_client": 90}
+    assert sum(log["messages"].values()) == 0.2 * (50 + K)
+    assert log["bytes"]["client_to_client"] == 90 * 2 * 4  # a model of two float32 numbers
+
+
+def test_fedseq_with_unequal_groups_sends_groups_plus_their_clients(engine):
+    memo, log = one_round(fedseq(local=LOCAL, fraction=0.2, min_examples=8, max_clients=11), engine)
+    sizes = sorted(len(group) for group in memo["groups"])
+    assert sizes == [8] * 58 + [9] * 4  # as in the authors' setting: 62 groups, 12 a round
+    assert log["chains"] == 12
+    assert log["messages"]["server_to_client"] == log["messages"]["client_to_server"] == 12
+    assert sum(log["messages"].values()) == 12 + log["clients"]
+
+
+def outcome(clients: tuple[int, ...], lost: tuple[int, ...]) -> Outcome:
+    start = Baton(torch.zeros(3))
+    good = tuple(Report(client, 1) for hop, client in enumerate(clients) if hop not in lost)
+    return Outcome(Chain(start, clients), start, good, tuple(Drop(clients[hop], hop, "") for hop in lost))
+
+
+@pytest.mark.parametrize(
+    ("lost", "messages"),
+    [
+        ((), (1, 1, 3)),
+        ((1,), (1, 1, 3)),  # the first client sends to the second in vain, then to the third
+        ((0,), (2, 1, 2)),  # the server sends again, to the second client
+        ((0, 1), (3, 1, 1)),
+        ((3,), (1, 1, 3)),
+        ((0, 1, 2, 3), (4, 0, 0)),
+    ],
+)
+def test_a_dropped_client_costs_the_message_that_reached_it(lost, messages):
+    found = traffic([outcome((5, 6, 7, 8), lost)], torch.zeros(3), {})
+    assert found.messages == messages
+    assert found.bytes == tuple(12 * m for m in messages)
+
+
+def test_a_client_that_starts_a_lap_after_ending_one_sends_nothing_to_itself():
+    assert traffic([outcome((5, 6, 6, 5), ())], torch.zeros(3), {}).messages == (1, 1, 2)
+
+
+def test_depth_is_the_longest_chain():
+    assert depth([outcome((1, 2, 3), ()), outcome((4,), ())]) == 3
+
+
+def test_what_travels_besides_the_baton_is_counted_in_bytes():
+    one = outcome((5, 6), ())
+    told = Report(5, 1, uplink={"change": torch.zeros(4), "count": 3})
+    one = Outcome(one.chain, one.baton, (told, one.reports[1]))
+    found = traffic([one], torch.zeros(3), {"control": torch.zeros(5)})
+    assert found.bytes == (12 + 2 * 20, 12 + 16 + 8, 12)

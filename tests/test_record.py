@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedrelay import BadInput, RunFailed, checkpoint, config
+from fedrelay.record import Evaluate, read_lines, rounds_to
+from fedrelay.types import Baton, Report, State
+
+TABLES = {
+    "rounds": 8,
+    "seed": 3,
+    "checkpoint": 3,
+    "data": {"name": "digits", "clients": 20, "partition": {"name": "dirichlet", "alpha": 0.0}},
+    "model": {"name": "mlp", "hidden": [8]},
+    "local": {"batch": 8, "lr": 0.1},
+    "algorithm": {"name": "fedseq", "max_clients": 5, "fraction": 0.5},
+    "evaluate": {"every": 2},
+}
+
+
+def recorder_in(folder: Path, *, resume: bool = False, **changes):
+    return config.build({**TABLES, **changes}).record(folder, resume=resume)
+
+
+def run_whole(folder: Path, **changes) -> dict:
+    recorder = recorder_in(folder, **changes)
+    for _ in recorder.run():
+        pass
+    return recorder.summary()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return folder, run_whole(folder)
+
+
+def timeless(path: Path) -> list[dict]:
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in read_lines(path / "rounds.jsonl")]
+
+
+def test_a_run_folder_holds_what_the_contract_says(whole):
+    folder, summary = whole
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "config.toml", "rounds.jsonl", "summary.json"]
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    contract = "algorithm rounds accuracy best_accuracy final_accuracy rounds_to messages bytes examples seconds "
+    contract += "examples_per_second drops params_sha256"
+    assert set(contract.split()) <= set(summary)
+    lines = read_lines(folder / "rounds.jsonl")
+    assert [line["round"] for line in lines] == list(range(1, 9))
+    assert [line["accuracy"] is not None for line in lines] == [False, True] * 4
+    wanted = "accuracy loss clients drops messages bytes depth seconds examples"
+    assert all(set(wanted.split()) <= set(line) for line in lines)
+    assert summary["examples"] == sum(line["examples"] for line in lines)
+    assert summary["messages"]["total"] == 8 * (2 + 10)  # two groups of five a round: 2 + Σ 5, as in Table 3
+    assert summary["final_accuracy"] == lines[-1]["accuracy"]
+
+
+def test_the_last_round_is_always_evaluated(tmp_path):
+    run_whole(tmp_path / "run", rounds=3, evaluate={"every": 2})
+    assert read_lines(tmp_path / "run" / "rounds.jsonl")[-1]["accuracy"] is not None
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 5, 7])
+def test_a_run_stopped_by_its_consumer_goes_on_to_the_same_bits(whole, tmp_path, stop_after):
+    for line in recorder_in(tmp_path / "run").run():
+        if line["round"] == stop_after:
+            break
+    resumed = recorder_in(tmp_path / "run", resume=True)
+    lines = list(resumed.run())
+    assert [line["round"] for line in lines] == list(range(1, 9))
+    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert timeless(tmp_path / "run") == timeless(whole[0])
+
+
+def test_ctrl_c_in_the_middle_of_a_round_leaves_a_checkpoint_of_the_round_before(whole, tmp_path):
+    @dataclass(frozen=True)
+    class Interrupted:
+        work: object
+
+        def __call__(self, baton: Baton, visit) -> tuple[Baton, dict, Report]:
+            if visit.round == 6 and visit.hop == 2:
+                raise KeyboardInterrupt
+            return self.work(baton, visit)
+
+    recorder = recorder_in(tmp_path / "run")
+    stopped = replace(recorder, algorithm=replace(recorder.algorithm, update=Interrupted(recorder.algorithm.update)))
+    with pytest.raises(KeyboardInterrupt):
+        list(stopped.run())
+    saved = checkpoint.load(tmp_path / "run" / "checkpoint")
+    assert saved is not None
+    assert saved[0].round == 5
+    assert not (tmp_path / "run" / "summary.json").exists()
+    resumed = recorder_in(tmp_path / "run", resume=True)
+    list(resumed.run())
+    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+
+
+def test_when_every_chain_fails_the_last_good_state_is_on_disk(tmp_path):
+    @dataclass(frozen=True)
+    class FailsLater:
+        work: object
+
+        def __call__(self, baton, visit):
+            if visit.round == 5:
+                raise ZeroDivisionError("broken")
+            return self.work(baton, visit)
+
+    recorder = recorder_in(tmp_path / "run")
+    failing = replace(recorder, algorithm=replace(recorder.algorithm, update=FailsLater(recorder.algorithm.update)))
+    with pytest.raises(RunFailed, match="round 5: every chain failed.*ZeroDivisionError: broken"):
+        list(failing.run())
+    saved = checkpoint.load(tmp_path / "run" / "checkpoint")
+    assert saved is not None
+    assert saved[0].round == 4
+
+
+def test_more_rounds_can_be_asked_of_a_finished_run(whole, tmp_path):
+    run_whole(tmp_path / "run", rounds=5)
+    longer = recorder_in(tmp_path / "run", resume=True)
+    list(longer.run())
+    assert longer.summary()["params_sha256"] == whole[1]["params_sha256"]
+    with pytest.raises(BadInput, match="at round 8 already"):
+        list(recorder_in(tmp_path / "run", resume=True, rounds=2).run())
+
+
+def test_resuming_a_finished_run_trains_nothing_and_gives_its_summary(tmp_path):
+    before = run_whole(tmp_path / "run")
+    again = recorder_in(tmp_path / "run", resume=True)
+    assert len(list(again.run())) == 8
+    assert again.summary() == before
+
+
+def test_a_half_written_last_line_is_passed_over_on_resume(whole, tmp_path):
+    for line in recorder_in(tmp_path / "run").run():
+        if line["round"] == 4:
+            break
+    with (tmp_path / "run" / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 5, "accu')
+    resumed = recorder_in(tmp_path / "run", resume=True)
+    list(resumed.run())
+    assert timeless(tmp_path / "run") == timeless(whole[0])
+
+
+def test_a_damaged_checkpoint_is_refused_and_left_alone(tmp_path):
+    run_whole(tmp_path / "run")
+    (path,) = (tmp_path / "run" / "checkpoint").iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"checkpoint .* is damaged"):
+        list(recorder_in(tmp_path / "run", resume=True, rounds=10).run())
+    assert path.read_bytes() == content
+
+
+def test_a_folder_of_another_configuration_is_refused_and_left_alone(whole):
+    folder, _ = whole
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(BadInput, match=r"another configuration \(it differs in local.lr\)"):
+        recorder_in(folder, resume=True, local={"batch": 8, "lr": 0.2})
+    with pytest.raises(BadInput, match="holds this run already: add --resume"):
+        recorder_in(folder)
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(BadInput, match="is not a run folder"):
+        recorder_in(tmp_path, resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_checkpoint_holds_no_code(tmp_path):
+    """Only our own records and tensors are loaded: a pickle that wants anything else is refused by torch."""
+
+    class Evil:
+        def __reduce__(self):
+            return (os.system, ("true",))
+
+    path = checkpoint.save(tmp_path, State(1, (Baton(torch.zeros(2)),), {}, {}, {"x": Evil()}), {})
+    assert path.exists()
+    with pytest.raises(Exception, match="weights_only|Unsupported|not allowed"):
+        checkpoint.load(tmp_path)
+
+
+def test_rounds_to_averages_the_evaluations_of_the_last_rounds():
+    lines = [{"round": r, "accuracy": a} for r, a in enumerate([0.1, 0.9, 0.2, 0.8, 0.8, None, 0.8], start=1)]
+    assert rounds_to(lines, 0.5, smooth=1) == 2
+    assert rounds_to(lines, 0.5, smooth=2) == 2
+    assert rounds_to(lines, 0.6, smooth=3) == 4  # (0.9 + 0.2 + 0.8) / 3
+    assert rounds_to(lines, 0.8, smooth=2) == 5
+    assert rounds_to(lines, 0.95, smooth=1) is None
+
+
+@pytest.mark.parametrize("bad", [{"every": 0}, {"target": 1.5}, {"shares": (2.0,)}, {"last": 0}, {"smooth": 0}])
+def test_evaluation_settings_out_of_range_are_refused(bad):
+    with pytest.raises(BadInput, match="must be"):
+        Evaluate(**bad)
+
+
+def test_sigkill_at_five_random_moments_and_resume_gives_the_same_bits(tmp_path):
+    """A real process, killed for real, resumed until it ends; compared with an uninterrupted process."""
+    rounds = 60
+    file = tmp_path / "run.toml"
+    changes = {"rounds": rounds, "checkpoint": 2}
+    import tomli_w
+
+    file.write_text(tomli_w.dumps({**TABLES, **changes}))
+    command = [sys.executable, "-m", "fedrelay.cli", "run", str(file), "--json"]
+    done = subprocess.run([*command, "--out", str(tmp_path / "whole")], capture_output=True, check=True, text=True)
+    expected = json.loads(done.stdout)["params_sha256"]
+    killed = [*command, "--out", str(tmp_path / "killed"), "--resume"]
+    moments = random.Random(5)
+    folder = tmp_path / "killed"
+    for kill in range(5):
+        process = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        goal = (kill + 1) * rounds // 7  # each time a little further into the run …
+        while process.poll() is None and written(folder) < goal:
+            time.sleep(0.002)
+        time.sleep(moments.random() * 0.05)  # … and then at any moment
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert not (folder / "summary.json").exists()
+    done = subprocess.run(killed, capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout)["params_sha256"] == expected
+    assert timeless(folder) == timeless(tmp_path / "whole")
+
+
+def written(folder: Path) -> int:
+    path = folder / "rounds.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0

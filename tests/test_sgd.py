@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedrelay import BadInput, Federation, Sgd, Task
+from fedrelay.data import Iid, digits
+from fedrelay.models import Mlp
+from fedrelay.types import Baton, Visit
+from fedrelay.visits.schedules import Cosine, Exponential, Step
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    return Federation.split(digits(), Iid(), 10)
+
+
+@pytest.fixture(scope="module")
+def task(federation) -> Task:
+    return Task.of(Mlp(hidden=(12,)), federation)
+
+
+def visit_of(federation, task, round=1, hop=0) -> Visit:
+    return Visit(federation.client(3), task, {}, {}, round, hop, seed=7)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lr": 0.1},
+        {"lr": 0.1, "momentum": 0.9},
+        {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01},
+        {"lr": 0.5, "weight_decay": 0.1, "clip": 0.3},
+    ],
+)
+def test_full_batch_steps_are_those_of_torch_optim(federation, task, settings):
+    """The oracle is PyTorch's own optimiser on an ordinary, unbound network."""
+    client = federation.client(3)
+    start = task.init(5)
+    baton, _, report = Sgd(steps=6, batch=0, **settings)(Baton(start), visit_of(federation, task))
+    network = Mlp(hidden=(12,))(task.shape, task.classes)
+    with torch.no_grad():
+        for name, value in task.layout.pieces(start).items():
+            network.get_parameter(name).copy_(value)
+    clip = settings.pop("clip", None)
+    optimiser = torch.optim.SGD(network.parameters(), **settings)
+    x, y = client.take(torch.arange(client.size), None)
+    for _ in range(6):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(x), y).backward()
+        if clip:
+            nn.utils.clip_grad_norm_(network.parameters(), clip)
+        optimiser.step()
+    for name, value in task.layout.pieces(baton.params).items():
+        torch.testing.assert_close(value, network.get_parameter(name).detach(), atol=2e-6, rtol=1e-5)
+    assert report.examples == 6 * client.size
+    assert baton.weight == client.size
+
+
+def test_the_received_baton_is_not_changed(federation, task):
+    start = task.init(5)
+    kept = start.clone()
+    baton, _, _ = Sgd(lr=0.5)(Baton(start), visit_of(federation, task))
+    assert torch.equal(start, kept)
+    assert not torch.equal(baton.params, kept)
+    Sgd(lr=0.5)(Baton(task.init(6)), visit_of(federation, task))
+    assert not torch.equal(task.desk.params, baton.params)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes"),
+    [
+        ({"epochs": 2, "batch": 4}, [4, 4, 2, 4, 4, 2]),
+        ({"steps": 4, "batch": 4}, [4, 4, 2, 4]),
+        ({"steps": 2, "batch": 0}, [10, 10]),
+        ({"epochs": 1, "batch": 64}, [10]),
+    ],
+)
+def test_batches_pass_over_every_example_once_an_epoch(settings, sizes):
+    found = list(Sgd(**settings).batches(10, np.random.default_rng(0)))
+    assert [len(batch) for batch in found] == sizes
+    if "epochs" in settings:
+        for epoch in np.split(torch.cat(found).numpy(), settings["epochs"]):
+            assert sorted(epoch) == list(range(10))
+
+
+def test_batches_differ_from_round_to_round_and_from_hop_to_hop(federation, task):
+    start = Baton(task.init(5))
+    found = [
+        Sgd(batch=8)(start, visit_of(federation, task, *at))[0].params for at in [(1, 0), (1, 0), (2, 0), (1, 1)]
+    ]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[3])
+
+
+def test_the_schedule_multiplies_the_learning_rate(federation, task):
+    start = Baton(task.init(5))
+    slow = Sgd(batch=0, lr=0.4, schedule=Step(every=2, factor=0.5))(start, visit_of(federation, task, round=3))
+    plain = Sgd(batch=0, lr=0.2)(start, visit_of(federation, task, round=3))
+    torch.testing.assert_close(slow[0].params, plain[0].params)
+
+
+def test_schedules_follow_their_formulas():
+    assert [Exponential(0.5)(r) for r in (1, 2, 4)] == [1, 0.5, 0.125]
+    assert [Step(2, 0.1)(r) for r in (1, 2, 3, 5)] == pytest.approx([1, 1, 0.1, 0.01])
+    assert [Cosine(4, 0.2)(r) for r in (1, 3, 5, 99)] == pytest.approx([1, 0.6, 0.2, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": -1.0}, "lr must be at least 0, not -1"),
+        ({"lr": float("nan")}, "lr must be at least 0"),
+        ({"momentum": 1.0}, "momentum must be below 1"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"batch": -1}, "batch must be at least 0"),
+        ({"clip": 0.0}, "clip must be above 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused_with_the_range(settings, message):
+    with pytest.raises(BadInput, match=message):
+        Sgd(**settings)
