@@ -1,0 +1,47 @@
+"""The networks, by the name they have in a configuration."""
+
+from __future__ import annotations
+
+from fedrelay.models.cnn import ClusteredCnn, FedelmyCnn, FemnistCnn, LeafCnn, LeNet5, PflCnn, SmallCnn
+from fedrelay.models.dense import Logistic, Mlp
+from fedrelay.models.lstm import CharLstm, WordLstm
+from fedrelay.models.network import Model, Network
+from fedrelay.models.own import Own
+from fedrelay.models.quadratic import Quadratic
+from fedrelay.models.resnet import ResNet18
+
+MODELS: dict[str, type[Model]] = {
+    "logistic": Logistic,
+    "mlp": Mlp,
+    "quadratic": Quadratic,
+    "small_cnn": SmallCnn,
+    "lenet5": LeNet5,
+    "femnist_cnn": FemnistCnn,
+    "leaf_cnn": LeafCnn,
+    "clustered_cnn": ClusteredCnn,
+    "fedelmy_cnn": FedelmyCnn,
+    "pfl_cnn": PflCnn,
+    "resnet18": ResNet18,
+    "char_lstm": CharLstm,
+    "word_lstm": WordLstm,
+}
+
+__all__ = [
+    "MODELS",
+    "CharLstm",
+    "ClusteredCnn",
+    "FedelmyCnn",
+    "FemnistCnn",
+    "LeNet5",
+    "LeafCnn",
+    "Logistic",
+    "Mlp",
+    "Model",
+    "Network",
+    "Own",
+    "PflCnn",
+    "Quadratic",
+    "ResNet18",
+    "SmallCnn",
+    "WordLstm",
+]
