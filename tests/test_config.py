@@ -57,9 +57,15 @@ def test_none_is_said_by_a_word():
         ({"rouns": 3}, "unknown key 'rouns'; did you mean 'rounds'"),
         ({"algoritm": {}}, "unknown key 'algoritm'; did you mean 'algorithm'"),
         ({"algorithm": {"name": "fedsec"}}, r"\[algorithm\]: unknown name 'fedsec'; did you mean 'fedseq'"),
-        ({"algorithm": {"name": "fedseq", "max_client": 3}}, r"\[algorithm\]: unknown key 'max_client'; did you mean 'max_clients'"),
+        (
+            {"algorithm": {"name": "fedseq", "max_client": 3}},
+            r"\[algorithm\]: unknown key 'max_client'; did you mean 'max_clients'",
+        ),
         ({"algorithm": {}}, r"\[algorithm\]: name is missing; one of .*fedavg"),
-        ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"\[algorithm\]: fraction must be above 0 and at most 1, not 0"),
+        (
+            {"algorithm": {"name": "fedavg", "fraction": 0}},
+            r"\[algorithm\]: fraction must be above 0 and at most 1, not 0",
+        ),
         ({"algorithm": {"name": "fedavg", "fraction": "x"}}, r"\[algorithm\].fraction: expected a number, not 'x'"),
         ({"algorithm": {"name": "fedavg", "local": {}}}, r"\[algorithm\]: unknown key 'local'"),
         ({"local": {"lr": -1}}, r"\[local\]: lr must be at least 0, not -1"),
@@ -74,7 +80,10 @@ def test_none_is_said_by_a_word():
         ({"data": {"name": "digits", "clients": 0}}, r"\[data\].clients must be at least 1"),
         ({"data": {"name": "digits", "clients": 5000}}, r"\[data\]: .*1438"),
         ({"data": {"name": "digitz"}}, "did you mean 'digits'"),
-        ({"data": {"name": "digits", "partition": "dirichlt"}}, r"\[data\].partition: unknown name 'dirichlt'; did you mean 'dirichlet'"),
+        (
+            {"data": {"name": "digits", "partition": "dirichlt"}},
+            r"\[data\].partition: unknown name 'dirichlt'; did you mean 'dirichlet'",
+        ),
         ({"model": {"name": "lenet5"}}, r"8x8"),
         ({"model": {"name": "mlp", "hidden": 3}}, r"\[model\].hidden: expected a list"),
         ({"engine": {"name": "inline", "threads": 0}}, r"\[engine\]: threads must be at least 1"),
@@ -87,7 +96,9 @@ def test_mistakes_are_refused_with_their_place_and_what_would_work(changes, mess
 
 
 def test_overrides_are_read_as_toml_and_otherwise_as_text():
-    found = config.override(TABLES, ["algorithm.name=fedseq", "algorithm.fraction=0.5", "model.hidden=[4, 4]", "seed=9"])
+    found = config.override(
+        TABLES, ["algorithm.name=fedseq", "algorithm.fraction=0.5", "model.hidden=[4, 4]", "seed=9"]
+    )
     assert found["algorithm"] == {"name": "fedseq", "fraction": 0.5}
     assert found["model"]["hidden"] == [4, 4]
     assert found["seed"] == 9

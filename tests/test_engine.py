@@ -87,7 +87,9 @@ def test_a_chain_with_no_good_hop_is_left_out_of_the_merge(engine):
     state = advance(algorithm, engine, start(algorithm, engine))
     assert deployed(state).tolist() == [1, 1]
     assert state.log["clients"] == 4
-    assert [drop["client"] for drop in state.log["drops"]] == sorted([2, 5], key=[d["client"] for d in state.log["drops"]].index)
+    assert [drop["client"] for drop in state.log["drops"]] == sorted(
+        [2, 5], key=[d["client"] for d in state.log["drops"]].index
+    )
 
 
 def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):
@@ -104,6 +106,9 @@ def test_a_client_in_two_chains_of_a_round_is_refused(engine):
 
         def __call__(self, state, rng):
             return {}, [Chain(state.batons[0], (0, 1)), Chain(state.batons[0], (2, 1))]
+
+        def learn(self, memo, outcomes):
+            return memo
 
     algorithm = replace(fedavg(local=LOCAL), plan=Twice())
     with pytest.raises(RunFailed, match="client 1 into two chains, 0 and 1"):

@@ -47,12 +47,19 @@ def whole(tmp_path_factory) -> tuple[Path, dict]:
 
 
 def timeless(path: Path) -> list[dict]:
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in read_lines(path / "rounds.jsonl")]
+    return [
+        {key: value for key, value in line.items() if key != "seconds"} for line in read_lines(path / "rounds.jsonl")
+    ]
 
 
 def test_a_run_folder_holds_what_the_contract_says(whole):
     folder, summary = whole
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "config.toml", "rounds.jsonl", "summary.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoint",
+        "config.toml",
+        "rounds.jsonl",
+        "summary.json",
+    ]
     assert json.loads((folder / "summary.json").read_text()) == summary
     contract = "algorithm rounds accuracy best_accuracy final_accuracy rounds_to messages bytes examples seconds "
     contract += "examples_per_second drops params_sha256"
@@ -119,7 +126,7 @@ def test_when_every_chain_fails_the_last_good_state_is_on_disk(tmp_path):
 
     recorder = recorder_in(tmp_path / "run")
     failing = replace(recorder, algorithm=replace(recorder.algorithm, update=FailsLater(recorder.algorithm.update)))
-    with pytest.raises(RunFailed, match="round 5: every chain failed.*ZeroDivisionError: broken"):
+    with pytest.raises(RunFailed, match=r"round 5: every chain failed.*ZeroDivisionError: broken"):
         list(failing.run())
     saved = checkpoint.load(tmp_path / "run" / "checkpoint")
     assert saved is not None
@@ -190,7 +197,7 @@ def test_a_checkpoint_holds_no_code(tmp_path):
 
     path = checkpoint.save(tmp_path, State(1, (Baton(torch.zeros(2)),), {}, {}, {"x": Evil()}), {})
     assert path.exists()
-    with pytest.raises(Exception, match="weights_only|Unsupported|not allowed"):
+    with pytest.raises(Exception, match=r"weights_only|Unsupported|not allowed"):
         checkpoint.load(tmp_path)
 
 

@@ -88,9 +88,7 @@ def test_batches_pass_over_every_example_once_an_epoch(settings, sizes):
 
 def test_batches_differ_from_round_to_round_and_from_hop_to_hop(federation, task):
     start = Baton(task.init(5))
-    found = [
-        Sgd(batch=8)(start, visit_of(federation, task, *at))[0].params for at in [(1, 0), (1, 0), (2, 0), (1, 1)]
-    ]
+    found = [Sgd(batch=8)(start, visit_of(federation, task, *at))[0].params for at in [(1, 0), (1, 0), (2, 0), (1, 1)]]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     assert not torch.equal(found[0], found[3])

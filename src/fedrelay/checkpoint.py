@@ -6,15 +6,16 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fedrelay.errors import BadInput
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State, Tree
 
-RECORDS = [Baton, Chain, Drop, Outcome, Report, State]
+RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [Baton, Chain, Drop, Outcome, Report, State]
 NAME = re.compile(r"round-(\d+)-([0-9a-f]{64})\.pt")
 
 

@@ -54,7 +54,9 @@ def say(message: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    root = argparse.ArgumentParser(prog="fedrelay", description="Federated learning on unlike clients: who trains after whom.")
+    root = argparse.ArgumentParser(
+        prog="fedrelay", description="Federated learning on unlike clients: who trains after whom."
+    )
     root.add_argument("--version", action="version", version=f"fedrelay {__version__}")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -93,13 +95,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         follow(recorder, ERR)
     except KeyboardInterrupt:
-        say(f"stopped; the run is safe in {recorder.folder}: the same command with --resume goes on from there")
+        say(f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there")
         return 130
     if options.json:
         print(json.dumps(recorder.summary(), indent=2))
     else:
-        OUT.print(report.table([report.load(recorder.folder)]))
-        OUT.print(f"Results are in {recorder.folder}; see them with: fedrelay report {recorder.folder}", soft_wrap=True)
+        OUT.print(report.table([report.load(recorder.path)]))
+        OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)
     return 0
 
 

@@ -95,7 +95,16 @@ class Experiment:
         folder = Path(out) if out is not None else Path("runs") / f"{self.name}-{self.fingerprint[:8]}"
         claim(folder, self, resume=resume)
         numbers = {"rounds": self.tables["rounds"], "checkpoint_every": self.tables["checkpoint"]}
-        return Recorder(folder, self.algorithm, self.engine, self.federation.test, name=self.name, evaluate=self.evaluate, **numbers)
+        return Recorder(
+            folder,
+            self.algorithm,
+            self.engine,
+            self.federation.test,
+            name=self.name,
+            evaluate=self.evaluate,
+            resume=resume,
+            **numbers,
+        )
 
 
 def build(tables: Mapping[str, Any]) -> Experiment:
@@ -171,9 +180,13 @@ def claim(folder: Path, experiment: Experiment, *, resume: bool) -> None:
                 "nothing was overwritten: choose another --out"
             )
         if not resume:
-            raise BadInput(f"{folder.resolve()} holds this run already: add --resume to go on with it, or choose another --out")
+            raise BadInput(
+                f"{folder.resolve()} holds this run already: add --resume to go on with it, or choose another --out"
+            )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput(f"{folder.resolve()} exists and is not a run folder; nothing was overwritten: choose another --out")
+        raise BadInput(
+            f"{folder.resolve()} exists and is not a run folder; nothing was overwritten: choose another --out"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.write_atomically(path, tomli_w.dumps(experiment.tables).encode())
 

@@ -23,8 +23,10 @@ TABLES: dict[str, Any] = {
 
 
 def run(out: Path, console: Console, live: Console) -> Path:
-    """Train the reference, then every method against its accuracy; print the table, write the report, return its path."""
-    console.print("100 clients, each with about 14 real handwritten digits of one class only; 20 of them train per round.")
+    """Train the reference, then every method against its accuracy; print the table and write the report."""
+    console.print(
+        "100 clients, each with about 14 real handwritten digits of one class only; 20 of them train per round."
+    )
     target = accuracy_of(out / "centralized", {**TABLES, "rounds": 30, "algorithm": {"name": "centralized"}}, live)
     console.print(f"All data in one place (the reference) reaches {target:.1%}.")
     evaluate = {**TABLES["evaluate"], "target": target}

@@ -6,7 +6,7 @@ class BadInput(ValueError):
 
 
 class RunFailed(RuntimeError):
-    """A run had to stop; the message names round, clients and reasons, and the last good state is kept (exit code 1)."""
+    """A run had to stop; the message names round, clients and reasons; the last good state is kept (exit code 1)."""
 
 
 def within(

@@ -7,7 +7,9 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedrelay.record import Recorder
+from fedrelay.record import Line, Recorder
+
+MOST_DROPS = 5
 
 
 def follow(recorder: Recorder, console: Console) -> None:
@@ -32,10 +34,16 @@ def follow(recorder: Recorder, console: Console) -> None:
             progress.update(bar, completed=line["round"], speed=f"{speed:.1f}")
             if line["accuracy"] is not None:
                 progress.update(bar, accuracy=f"{line['accuracy']:.1%}")
-            for drop in line["drops"]:
-                if drop["client"] not in named:
-                    named.add(drop["client"])
-                    console.print(
-                        f"round {line['round']}: client {drop['client']} was dropped: {drop['reason']}",
-                        style="yellow", markup=False, highlight=False, soft_wrap=True,
-                    )
+            tell_drops(line, named, console)
+
+
+def tell_drops(line: Line, named: set[int], console: Console) -> None:
+    """Name a dropped client and its reason, each client once and only the first few."""
+    for drop in line["drops"]:
+        if drop["client"] in named or len(named) > MOST_DROPS:
+            continue
+        named.add(drop["client"])
+        text = f"round {line['round']}: client {drop['client']} was dropped: {drop['reason']}"
+        if len(named) > MOST_DROPS:
+            text = "more clients were dropped; rounds.jsonl and the report name them all"
+        console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -48,7 +48,7 @@ class Evaluate:
 class Recorder:
     """Trains in a folder: `rounds.jsonl`, `checkpoint/` every `checkpoint_every` rounds, `summary.json` at the end."""
 
-    folder: Path
+    folder: Path | str
     algorithm: Algorithm
     engine: Engine
     test: Examples
@@ -56,10 +56,15 @@ class Recorder:
     name: str = "run"
     evaluate: Evaluate = Evaluate()
     checkpoint_every: int = 10
+    resume: bool = False
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
         within("checkpoint", self.checkpoint_every, least=1)
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
 
     def run(self) -> Iterator[Line]:
         """Every round's line as it is written; the lines of an earlier part of the same run come first."""
@@ -80,31 +85,37 @@ class Recorder:
             if saved != state.round and self.engine.memories()[0] == state.round:
                 self._save(state)
         summary = self.summarise(lines, state)
-        checkpoint.write_atomically(self.folder / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+        checkpoint.write_atomically(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` says."""
-        content: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        content: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
         return content
 
     def _begin(self) -> tuple[State, list[Line]]:
         """The state to go on from: the newest checkpoint, or a fresh start, which is saved at once."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        found = checkpoint.load(self.folder / "checkpoint")
-        path = self.folder / "rounds.jsonl"
+        self.path.mkdir(parents=True, exist_ok=True)
+        found = checkpoint.load(self.path / "checkpoint")
+        path = self.path / "rounds.jsonl"
         if found is None:
             state = start(self.algorithm, self.engine)
             checkpoint.write_atomically(path, b"")
             self._save(state)
             return state, []
+        if not self.resume:
+            raise BadInput(f"{self.path.resolve()} holds a run already: resume it, or choose another folder")
         state, memories = found
         if state.round > self.rounds:
-            raise BadInput(f"{self.folder} is at round {state.round} already: rounds must be at least that, not {self.rounds}")
+            raise BadInput(
+                f"{self.path} is at round {state.round} already: rounds must be at least that, not {self.rounds}"
+            )
         self._check_model(state)
         self.engine.remember(state.round, memories)
         lines = [line for line in read_lines(path) if line["round"] <= state.round]
         if [line["round"] for line in lines] != list(range(1, state.round + 1)):
-            raise BadInput(f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed")
+            raise BadInput(
+                f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
+            )
         checkpoint.write_atomically(path, b"".join(encode(line) for line in lines))
         return state, lines
 
@@ -112,13 +123,13 @@ class Recorder:
         """The saved vector must be one of this model's."""
         saved, size = len(deployed(state)), self.engine.task.layout.size
         if saved != size:
-            raise BadInput(f"{self.folder}: the saved model has {saved} numbers, the configured one has {size}")
+            raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {size}")
 
     def _save(self, state: State) -> None:
         committed, memories = self.engine.memories()
         if committed != state.round:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
-        checkpoint.save(self.folder / "checkpoint", state, memories)
+        checkpoint.save(self.path / "checkpoint", state, memories)
 
     def _line(self, state: State) -> Line:
         metrics: Mapping[str, float] = {}
@@ -128,7 +139,7 @@ class Recorder:
 
     def _append(self, line: Line) -> None:
         """The line is on disk before a checkpoint can claim its round."""
-        with (self.folder / "rounds.jsonl").open("ab") as file:
+        with (self.path / "rounds.jsonl").open("ab") as file:
             file.write(encode(line))
             file.flush()
             os.fsync(file.fileno())
@@ -137,7 +148,10 @@ class Recorder:
         """The figures of a whole run."""
         tested = [line["accuracy"] for line in lines if line["accuracy"] is not None]
         last = tested[-self.evaluate.last :]
-        reached = {f"{share:g}": rounds_to(lines, share * self.evaluate.target, self.evaluate.smooth) for share in self.evaluate.shares}
+        reached = {
+            f"{share:g}": rounds_to(lines, share * self.evaluate.target, self.evaluate.smooth)
+            for share in self.evaluate.shares
+        }
         examples, seconds = sum(line["examples"] for line in lines), sum(line["seconds"] for line in lines)
         return {
             "algorithm": self.name,
@@ -149,7 +163,8 @@ class Recorder:
             "target": self.evaluate.target,
             "rounds_to": reached,
             "traffic_to": {
-                share: None if round is None else totals(lines[:round], "bytes")["total"] for share, round in reached.items()
+                share: None if round is None else totals(lines[:round], "bytes")["total"]
+                for share, round in reached.items()
             },
             "messages": totals(lines, "messages"),
             "bytes": totals(lines, "bytes"),
@@ -189,7 +204,9 @@ def encode(line: Line) -> bytes:
 def read_lines(path: Path) -> list[Line]:
     """The whole lines of a rounds.jsonl; a last line that was cut off in the writing is passed over."""
     if not path.is_file():
-        raise BadInput(f"{path.resolve()} is missing: the folder is not a whole run; start again in another --out folder")
+        raise BadInput(
+            f"{path.resolve()} is missing: the folder is not a whole run; start again in another --out folder"
+        )
     lines = []
     for number, text in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:

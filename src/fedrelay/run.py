@@ -21,14 +21,16 @@ def train(algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | N
 
 
 def start(algorithm: Algorithm, engine: Engine) -> State:
-    """The state before the first round."""
+    """The state before the first round; clients remember nothing of an earlier run."""
     if algorithm.pooled and len(engine.sizes) > 1:
         raise BadInput("the centralised reference trains on pooled data: give it a federation.pooled() of one client")
+    engine.remember(0, {})
     params = engine.task.init(engine.seed)
 
     def probe(work: Work) -> Sequence[Report | Drop]:
         chains = [Chain(Baton(params), (client,)) for client in range(len(engine.sizes))]
-        return [(*outcome.reports, *outcome.dropped)[0] for outcome in engine.run(work, chains, {}, 0)]
+        outcomes = engine.run(work, chains, {}, 0)
+        return [outcome.reports[0] if outcome.reports else outcome.dropped[0] for outcome in outcomes]
 
     memo = algorithm.plan.init(probe, engine.sizes, seeds.rng(engine.seed, "plan"))
     shared, server = algorithm.merge.init(params, len(engine.sizes))
@@ -46,7 +48,8 @@ def advance(algorithm: Algorithm, engine: Engine, state: State) -> State:
     if not good:
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = algorithm.barrier(state, good)
-    merged = algorithm.merge(replace(state, memo=memo), ready) if ready else replace(state, memo=memo)
+    known = replace(state, memo=algorithm.plan.learn(memo, outcomes))
+    merged = algorithm.merge(known, ready) if ready else known
     paid = costs.Traffic() if algorithm.pooled else costs.traffic(outcomes, deployed(state), state.shared)
     log = {**describe(round, outcomes), **paid.log(), "seconds": time.perf_counter() - began}
     after = replace(merged, round=round, waiting=tuple(waiting), log=log)
@@ -65,7 +68,9 @@ def check(chains: Sequence[Chain], round: int) -> None:
     for number, chain in enumerate(chains):
         for client in set(chain.clients):
             if seen.setdefault(client, number) != number:
-                raise RunFailed(f"round {round}: the plan put client {client} into two chains, {seen[client]} and {number}")
+                raise RunFailed(
+                    f"round {round}: the plan put client {client} into two chains, {seen[client]} and {number}"
+                )
     if not chains:
         raise RunFailed(f"round {round}: the plan made no chain")
 

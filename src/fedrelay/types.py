@@ -56,7 +56,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Report:
-    """What one hop tells the server. `examples` counts what was processed; `uplink` is what it sends besides the baton."""
+    """What one hop tells the server: how many examples it processed, and what it sends besides the baton (`uplink`)."""
 
     client: int
     examples: int
@@ -114,6 +114,10 @@ class Plan(Protocol):
 
     def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
         """The new memo and the chains of the coming round, `state.round + 1`."""
+        ...
+
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+        """The memo after the round: what the plan takes from what came back, one outcome per chain it made."""
         ...
 
 

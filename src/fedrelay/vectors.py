@@ -78,7 +78,7 @@ class Layout:
 
 
 def is_finite(vector: Vector) -> bool:
-    """Whether every number is finite. The sum is quick and is non-finite whenever an element is; only it can overflow."""
+    """Whether every number is finite. The sum is quick, and non-finite whenever an element is; but it can overflow."""
     return bool(torch.isfinite(vector.sum())) or bool(torch.isfinite(vector).all())
 
 

@@ -1,0 +1,33 @@
+# Everything stays inside the checkout, except pip's own cache.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## create .venv with fedrelay and its tools, at the versions of constraints.txt
+
+# Constraints by environment reach the isolated build too: older pip reads the first variable there, newer the second.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup ## compare fedavg, fedcyclic and fedseq on real digits, one class per client
+	$(BIN)/fedrelay demo
+
+test: check ## the checks, then all tests
+	OMP_NUM_THREADS=1 XDG_CACHE_HOME="$(CURDIR)/.test_cache" $(BIN)/python -m pytest -n 2 --basetemp=.tmp_cache
+
+check: setup ## format, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove .venv, caches and build results (runs are kept)
+	rm -rf .venv .*_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
