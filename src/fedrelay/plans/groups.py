@@ -19,7 +19,7 @@ def random_groups(
 
 
 def fill(order: Sequence[int], sizes: Sequence[int], *, min_examples: int | None, max_clients: int | None) -> Groups:
-    """Fill groups in this order; a group is closed at `min_examples` examples or `max_clients` clients, whichever first.
+    """Fill groups in this order; one is closed at `min_examples` examples or `max_clients` clients, whichever is first.
 
     If the last group stays below `min_examples`, its clients go one by one to the group with the fewest examples that
     has room; those that find no room stay a (smaller) group of their own.
@@ -68,7 +68,9 @@ def check_constraints(sizes: Sequence[int], *, min_examples: int | None, max_cli
     if min_examples is not None:
         within("min_examples", min_examples, least=1)
         if min_examples > sum(sizes):
-            raise BadInput(f"min_examples = {min_examples} but all clients together have {sum(sizes)}: at most that works")
+            raise BadInput(
+                f"min_examples = {min_examples} but all clients together have {sum(sizes)}: at most that works"
+            )
 
 
 __all__ = ["Groups", "canonical", "fill", "held", "random_groups"]

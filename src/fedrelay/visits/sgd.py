@@ -11,6 +11,7 @@ import torch
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.types import Baton, Report, Tree, Visit
+from fedrelay.visits.pulls import Pull
 from fedrelay.visits.schedules import Constant, Schedule
 
 
@@ -30,6 +31,7 @@ class Sgd:
     weight_decay: float = 0.0
     clip: float | None = None
     schedule: Schedule = Constant()
+    pull: Pull | None = None
 
     def __post_init__(self) -> None:
         within("epochs", self.epochs, least=1)
@@ -52,8 +54,9 @@ class Sgd:
         desk.load(baton.params, training=True)
         weights, gradient = desk.weights, desk.gradient
         velocity = torch.zeros_like(weights) if self.momentum else None
+        force = None if self.pull is None else self.pull.begin(baton.params[: len(weights)], visit)
         losses = torch.zeros(())
-        examples = 0
+        examples = steps = 0
         with seeds.torch_seed(visit.seed, "visit", *labels):
             for positions in self.batches(client.size, draw):
                 x, y = client.take(positions, draw)
@@ -61,12 +64,21 @@ class Sgd:
                 examples += len(y)
                 if self.clip is not None:
                     gradient.mul_((self.clip / (torch.linalg.vector_norm(gradient) + 1e-6)).clamp(max=1.0))
+                if force is not None:
+                    force.act(gradient, weights)
                 if self.weight_decay:
                     gradient.add_(weights, alpha=self.weight_decay)
                 step = gradient if velocity is None else velocity.mul_(self.momentum).add_(gradient)
                 weights.add_(step, alpha=-lr)
-        report = Report(client.id, examples, {"loss": float(losses) / examples})
-        return Baton(desk.params.clone(), baton.weight + client.size), visit.memory, report
+                steps += 1
+        metrics = {"loss": float(losses) / examples}
+        after = Baton(desk.params.clone(), baton.weight + client.size)
+        memory: Tree = visit.memory
+        uplink: Tree = {}
+        if self.pull is not None:
+            received, trained = baton.params[: len(weights)], after.params[: len(weights)]
+            memory, uplink = self.pull.end(received, trained, visit, steps=steps, lr=lr)
+        return after, memory, Report(client.id, examples, metrics, uplink)
 
     def batches(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
         """Positions of every batch: a fresh shuffle per pass, the last batch of a pass may be smaller."""

@@ -1,0 +1,53 @@
+"""Data sets, and how they become clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedrelay.data.augment import Augment, Normalise
+from fedrelay.data.embedded import digits
+from fedrelay.data.federation import ClientData, Examples, Federation, Partition, Rows, Source, Transform
+from fedrelay.data.heterogeneity import describe
+from fedrelay.data.holdout import hold_out, matched_tests, owned_tests
+from fedrelay.data.mixes import DirichletClients, Domains, OneClass, QuantitySkew
+from fedrelay.data.partition import PARTITIONS, Dirichlet, Iid, Natural, Shards
+from fedrelay.data.picture import heatmap, rendered
+from fedrelay.data.splitfile import load_split, save_split
+from fedrelay.data.synthetic import optimum, quadratic, quadratic_of, synthetic
+
+SOURCES: dict[str, Callable[..., Source]] = {"digits": digits, "synthetic": synthetic, "quadratic": quadratic}
+
+__all__ = [
+    "PARTITIONS",
+    "SOURCES",
+    "Augment",
+    "ClientData",
+    "Dirichlet",
+    "DirichletClients",
+    "Domains",
+    "Examples",
+    "Federation",
+    "Iid",
+    "Natural",
+    "Normalise",
+    "OneClass",
+    "Partition",
+    "QuantitySkew",
+    "Rows",
+    "Shards",
+    "Source",
+    "Transform",
+    "describe",
+    "digits",
+    "heatmap",
+    "hold_out",
+    "load_split",
+    "matched_tests",
+    "optimum",
+    "owned_tests",
+    "quadratic",
+    "quadratic_of",
+    "rendered",
+    "save_split",
+    "synthetic",
+]
