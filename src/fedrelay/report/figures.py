@@ -1,0 +1,238 @@
+"""The pictures of a page, as plain Plotly specifications; the page's script gives them the colours of its theme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+from fedrelay.costs import DIRECTIONS
+from fedrelay.report import measures
+from fedrelay.report.folder import Run
+
+Spec = dict[str, Any]
+
+# Each colour stands out at least 3 : 1 from the light and from the dark background; dashes tell the next eleven apart.
+COLOURS = (
+    "#2f6fde",
+    "#d9622b",
+    "#1b9470",
+    "#b54fc4",
+    "#a87b00",
+    "#d6456b",
+    "#0e8fb0",
+    "#7a62d9",
+    "#5f8f1f",
+    "#a8653f",
+    "#c2418f",
+)
+GREY = "#6d7f95"
+DASHES = ("solid", "dash", "dot", "dashdot")
+STRENGTHS = {"server_to_client": 1.0, "client_to_server": 0.6, "client_to_client": 0.28}
+FEW = 40
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its title, the sentence under it, and the Plotly specification."""
+
+    key: str
+    title: str
+    caption: str
+    spec: Spec
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is drawn upwards."""
+
+    key: Literal["accuracy", "loss", "train_loss"]
+    title: str
+    hover: str = "%{y:.4~g}"
+    factor: float = 1
+
+
+ACCURACY = Measure("accuracy", "Test accuracy", "%{y:.1f} %", 100)
+LOSS = Measure("loss", "Test loss")
+TRAIN_LOSS = Measure("train_loss", "Training loss")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is drawn to the right: one number per round of a run. `shared` when runs have the same ones."""
+
+    title: str
+    along: Callable[[Run], Sequence[float]]
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a run looks, the same in every picture."""
+
+    colour: str
+    dash: str
+
+
+def styles(runs: Sequence[Run]) -> list[Style]:
+    """One look per run; a reference is grey and dashed, so that it does not seem to compete."""
+    found, place = [], 0
+    for run in runs:
+        if measures.is_reference(run):
+            found.append(Style(GREY, "dash"))
+        else:
+            found.append(Style(COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]))
+            place += 1
+    return found
+
+
+def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
+    """The main measure over rounds, traffic and sequential time, then the losses; only what the runs have."""
+    rounds = Scale("Round", lambda run: [line["round"] for line in run.rounds], shared=True)
+    divisor, unit = measures.unit(max((measures.total(run, "bytes") for run in runs), default=0))
+    traffic = Scale(f"Traffic since the start ({unit})", lambda run: [sent / divisor for sent in measures.traffic(run)])
+    hops = Scale("Hops one after another", measures.hops)
+    main = ACCURACY if _has(runs, ACCURACY) else LOSS
+    found: list[Figure] = []
+
+    def add(key: str, measure: Measure, over: str, caption: str, scale: Scale, *, wide: bool = False) -> None:
+        if _has(runs, measure):
+            spec = _lines(runs, names, measure, scale)
+            found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide))
+
+    add("rounds", main, "rounds", "How many times the server had to merge.", rounds, wide=True)
+    add("traffic", main, "traffic", "All that was sent, whoever sent it to whom.", traffic)
+    add("hops", main, "sequential time", "Clients in a chain wait for one another; chains run side by side.", hops)
+    if main is ACCURACY:
+        add("loss", LOSS, "rounds", "On the central test set.", rounds)
+    add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", rounds)
+    return found
+
+
+def bars(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
+    """How messages and bytes split between the server and the clients."""
+    divisor, unit = measures.unit(max((measures.total(run, "bytes") for run in runs), default=0))
+    return [
+        Figure("messages", "Messages", "By direction:", _stacked(runs, names, "messages", 1, "Messages")),
+        Figure("bytes", "Traffic", "By direction:", _stacked(runs, names, "bytes", divisor, f"Traffic ({unit})")),
+    ]
+
+
+def _has(runs: Sequence[Run], measure: Measure) -> bool:
+    return any(line[measure.key] is not None for run in runs for line in run.rounds)
+
+
+def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Scale) -> Spec:
+    data: list[Spec] = []
+    for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
+        pairs = [(x, line[measure.key]) for x, line in zip(scale.along(run), run.rounds, strict=True)]
+        points = [(x, measure.factor * y) for x, y in pairs if y is not None]
+        trace = {
+            "type": "scatter",
+            "mode": "lines+markers" if len(points) <= FEW else "lines",
+            "name": escape(shortened(name)),
+            "meta": place,
+            "x": [x for x, _ in points],
+            "y": [y for _, y in points],
+            "line": {"color": style.colour, "dash": style.dash, "width": 2},
+            "marker": {"size": 5},
+            "hovertemplate": measure.hover + ("" if scale.shared else " at %{x:.4~g}"),
+        }
+        data.append(trace)
+    layout = _layout(scale.title, measure.title)
+    layout["hovermode"] = "x unified" if scale.shared else "closest"
+    if _wide_apart([max(trace["x"], default=0) for trace in data], 20):
+        _logarithmic(layout["xaxis"], "SI")
+    if measure is ACCURACY:
+        layout["yaxis"]["ticksuffix"] = " %"
+        layout |= _levels(runs)
+    elif _wide_apart([y for trace in data for y in trace["y"]], 100):
+        _logarithmic(layout["yaxis"], "e")
+    return {"data": data, "layout": layout}
+
+
+def _wide_apart(values: Sequence[float], times: float) -> bool:
+    """Whether a linear axis would press some of these into a corner. A run that sent nothing has no say."""
+    positive = [value for value in values if value > 0]
+    return min(values, default=0) >= 0 and bool(positive) and max(positive) > times * min(positive)
+
+
+def _logarithmic(axis: Spec, exponents: str) -> None:
+    axis |= {"type": "log", "dtick": 1, "exponentformat": exponents}
+    axis["title"]["text"] += ", logarithmic"
+
+
+def _levels(runs: Sequence[Run]) -> Spec:
+    """Dotted lines at the shares of the target; none when the runs have different targets."""
+    targets = measures.targets(runs)
+    if len(targets) != 1:
+        return {}
+    levels = {100 * float(share) * targets[0]: measures.share_text(share) for share in measures.shares(runs)}
+    levels[100 * targets[0]] = "target"
+    lines = [
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"dash": "dot", "width": 1}}
+        for y in levels
+    ]
+    texts = [
+        {"xref": "paper", "x": 1, "xanchor": "left", "y": y, "text": text, "showarrow": False, "xshift": 4}
+        for y, text in levels.items()
+    ]
+    return {"shapes": lines, "annotations": texts}
+
+
+def _layout(x: str, y: str) -> Spec:
+    return {
+        "showlegend": False,
+        "margin": {"l": 64, "r": 56, "t": 12, "b": 52},
+        "height": 340,
+        "xaxis": {"title": {"text": x}, "rangemode": "tozero", "zeroline": False},
+        "yaxis": {"title": {"text": y, "standoff": 14}, "zeroline": False, "automargin": True},
+    }
+
+
+def _stacked(
+    runs: Sequence[Run], names: Sequence[str], what: Literal["messages", "bytes"], divisor: int, title: str
+) -> Spec:
+    """One bar per run in the run's colour; the direction is the strength of it."""
+    data = []
+    for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
+        parts = measures.split(run, what)
+        for direction in DIRECTIONS:
+            words = direction.replace("_", " ")
+            written = measures.count(parts[direction]) if what == "messages" else measures.size(parts[direction])
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": escape(shortened(name)),
+                    "meta": place,
+                    "x": [parts[direction] / divisor],
+                    "y": [place],
+                    "customdata": [written],
+                    "marker": {"color": style.colour, "opacity": STRENGTHS[direction]},
+                    "hovertemplate": f"{words}: %{{customdata}}",
+                }
+            )
+    layout = _layout(title, "")
+    layout["barmode"] = "stack"
+    layout["bargap"] = 0.35
+    layout["xaxis"]["showgrid"] = False
+    layout["height"] = 90 + 34 * len(runs)
+    # Places, not names, on the axis: two long names that are cut to the same text must not share a bar.
+    layout["yaxis"] |= {
+        "tickvals": list(range(len(runs))),
+        "ticktext": [escape(shortened(name)) for name in names],
+        "autorange": "reversed",
+        "showgrid": False,
+    }
+    return {"data": data, "layout": layout}
+
+
+def shortened(name: str, longest: int = 28) -> str:
+    """The name, or its two ends when it is too long for an axis."""
+    if len(name) <= longest:
+        return name
+    half = (longest - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"

@@ -1,0 +1,124 @@
+"""What a page of runs says in one sentence: who got there in the fewest rounds, and who with the least traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fedrelay.report import measures
+from fedrelay.report.folder import Run
+
+FEW = 4
+
+
+def headline(runs: Sequence[Run], names: Sequence[str]) -> str:
+    """One sentence, from the largest share of the target that any run reached."""
+    racing = _racing(runs, names)
+    share = _furthest(racing)
+    return _not_reached(racing) if share is None else _reached(racing, share)
+
+
+def others(runs: Sequence[Run], names: Sequence[str]) -> str | None:
+    """What the finished runs took that the headline does not name; None when there is nobody, or too many to read."""
+    racing = _racing(runs, names)
+    share = _furthest(racing)
+    if share is None:
+        return None
+    _, fastest = _fewest(racing, lambda run: measures.rounds_to(run, share))
+    _, leanest = _fewest(racing, lambda run: measures.traffic_to(run, share))
+    rest = [_took(name, run, share) for name, run in racing.items() if run.summary and name not in fastest + leanest]
+    return f"{'; '.join(rest)}." if 0 < len(rest) <= FEW else None
+
+
+def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """What a reader must know before comparing: runs that are still going, and targets that differ."""
+    found = []
+    going = [_progress(name, run) for name, run in zip(names, runs, strict=True) if run.summary is None]
+    if going:
+        found.append(f"Not finished, so not part of the comparison to the target: {_listed(going)}.")
+    targets = measures.targets(runs)
+    if len(targets) > 1:
+        span = f"{measures.percent(targets[0])} to {measures.percent(targets[-1])}"
+        found.append(
+            f"The runs were measured against different targets ({span}), so rounds and traffic to a share differ."
+        )
+    for name, run in zip(names, runs, strict=True):
+        own = run.summary["target"] if run.summary else None
+        if own is not None and own not in targets:
+            found.append(f"{name} is a reference, and its columns are measured against {measures.percent(own)}.")
+    return found
+
+
+def _racing(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Run]:
+    """The runs that compete: all but the references, or all when there is nothing else."""
+    every = dict(zip(names, runs, strict=True))
+    return {name: run for name, run in every.items() if not measures.is_reference(run)} or every
+
+
+def _furthest(racing: dict[str, Run]) -> str | None:
+    """The largest share of the target that any of them reached."""
+    for share in reversed(measures.shares(list(racing.values()))):
+        if any(measures.rounds_to(run, share) is not None for run in racing.values()):
+            return share
+    return None
+
+
+def _took(name: str, run: Run, share: str) -> str:
+    rounds, traffic = measures.rounds_to(run, share), measures.traffic_to(run, share)
+    if rounds is None:
+        return f"{name} did not get there in {_rounds(len(run.rounds))}"
+    return f"{name} took {_rounds(rounds)}" + (f" and {measures.size(traffic)}" if traffic is not None else "")
+
+
+def _reached(racing: dict[str, Run], share: str) -> str:
+    rounds, fastest = _fewest(racing, lambda run: measures.rounds_to(run, share))
+    traffic, leanest = _fewest(racing, lambda run: measures.traffic_to(run, share))
+    targets = measures.targets(list(racing.values()))
+    level = f" ({measures.percent(float(share) * targets[0])} accuracy)" if len(targets) == 1 else ""
+    goal = f"{_listed(fastest)} reached {measures.share_text(share)} of the target{level}"
+    sent = measures.size(traffic)
+    if len(racing) == 1:
+        return f"{goal} after {_rounds(rounds)}" + (f" and {sent} of traffic." if leanest else ".")
+    if not leanest:
+        return f"{goal} in the fewest rounds ({rounds})."
+    if fastest == leanest:
+        return f"{goal} in the fewest rounds ({rounds}) and with the least traffic ({sent})."
+    return f"{goal} in the fewest rounds ({rounds}), {_listed(leanest)} with the least traffic ({sent})."
+
+
+def _not_reached(racing: dict[str, Run]) -> str:
+    accuracy, leading = _fewest(racing, lambda run: _negative(measures.best_accuracy(run)))
+    if accuracy is not None:
+        shares, targets = measures.shares(list(racing.values())), measures.targets(list(racing.values()))
+        best = f"{_listed(leading)} has the best accuracy: {measures.percent(-accuracy)}."
+        if shares and len(targets) == 1:
+            goal = f"{measures.share_text(shares[0])} of the target ({measures.percent(targets[0])})"
+            return f"No run reached {goal}; {best}"
+        return best
+    loss, lowest = _fewest(racing, measures.final_loss)
+    if loss is not None:
+        return f"{_listed(lowest)} has the lowest test loss: {loss:.4g}."
+    return "Nothing has been evaluated yet."
+
+
+def _fewest(racing: dict[str, Run], of: Callable[[Run], float | None]) -> tuple[float | None, list[str]]:
+    """The smallest value and all who have it."""
+    values = {name: value for name, run in racing.items() if (value := of(run)) is not None}
+    least = min(values.values(), default=None)
+    return least, [name for name, value in values.items() if value == least]
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _rounds(count: float | None) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
+def _progress(name: str, run: Run) -> str:
+    planned = measures.planned(run)
+    return f"{name} (round {len(run.rounds)}{f' of {planned}' if planned else ''})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,176 @@
+"""The numbers that pages and tables show, taken from the files of a run, and how they are written out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Literal
+
+from rich import filesize
+
+from fedrelay.costs import DIRECTIONS
+from fedrelay.report.folder import Run
+
+NONE = "–"
+REFERENCE = "centralized"
+UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """One name per run, all different: the folder's name, with as many parent folders as it takes."""
+    names = [run.name for run in runs]
+    paths = [run.folder.resolve() for run in runs]
+    for depth in range(2, max((len(path.parts) for path in paths), default=0)):
+        twice = {name for name in names if names.count(name) > 1}
+        longer = [str(Path(*path.parts[-depth:])) for path in paths]
+        names = [more if name in twice else name for name, more in zip(names, longer, strict=True)]
+    counted = [f"{name} ({names[:place].count(name) + 1})" for place, name in enumerate(names)]
+    names = [more if names.count(name) > 1 else name for name, more in zip(names, counted, strict=True)]
+    # A file system may hold names that are not text.
+    return [name.encode(errors="replace").decode() for name in names]
+
+
+def algorithm(run: Run) -> str:
+    if run.summary is not None:
+        return run.summary["algorithm"]
+    section = run.config.get("algorithm")
+    return str(section.get("name", NONE)) if isinstance(section, Mapping) else NONE
+
+
+def is_reference(run: Run) -> bool:
+    """A centralised run is what the others are measured against; it sends nothing, so it cannot win on traffic."""
+    return algorithm(run) == REFERENCE
+
+
+def planned(run: Run) -> int | None:
+    """How many rounds were asked for."""
+    rounds = run.config.get("rounds")
+    return rounds if isinstance(rounds, int) else None
+
+
+def shares(runs: Sequence[Run]) -> list[str]:
+    """The shares of the target that any run was measured against, from small to large."""
+    found = {key for run in runs if run.summary for key in (*run.summary["rounds_to"], *run.summary["traffic_to"])}
+    return sorted(found, key=float)
+
+
+def rounds_to(run: Run, share: str) -> int | None:
+    return run.summary["rounds_to"].get(share) if run.summary else None
+
+
+def traffic_to(run: Run, share: str) -> int | None:
+    return run.summary["traffic_to"].get(share) if run.summary else None
+
+
+def hops_to(run: Run, share: str) -> int | None:
+    """How many visits had to wait for one another until the share of the target was reached."""
+    reached = rounds_to(run, share)
+    return None if reached is None else sum(line["depth"] for line in run.rounds[:reached])
+
+
+def targets(runs: Sequence[Run]) -> list[float]:
+    """The different target accuracies of the runs that compete; with more than one, shares are not like for like."""
+    racing = [run for run in runs if not is_reference(run)] or runs
+    return sorted({run.summary["target"] for run in racing if run.summary and run.summary["target"] is not None})
+
+
+def split(run: Run, what: Literal["messages", "bytes"]) -> dict[str, int]:
+    """Messages or bytes per direction, over the whole run so far."""
+    if run.summary is not None:
+        return {key: run.summary[what][key] for key in DIRECTIONS}
+    return {key: sum(line[what][key] for line in run.rounds) for key in DIRECTIONS}
+
+
+def total(run: Run, what: Literal["messages", "bytes"]) -> int:
+    return run.summary[what]["total"] if run.summary else sum(split(run, what).values())
+
+
+def traffic(run: Run) -> list[int]:
+    """Bytes sent since the start, after every round."""
+    return list(accumulate(sum(line["bytes"][key] for key in DIRECTIONS) for line in run.rounds))
+
+
+def hops(run: Run) -> list[int]:
+    """Visits that had to wait for one another since the start, after every round."""
+    return list(accumulate(line["depth"] for line in run.rounds))
+
+
+def depth(run: Run) -> int | None:
+    """The longest chain of any round."""
+    return max((line["depth"] for line in run.rounds), default=None)
+
+
+def examples(run: Run) -> int:
+    return run.summary["examples"] if run.summary else sum(line["examples"] for line in run.rounds)
+
+
+def seconds(run: Run) -> float:
+    return run.summary["seconds"] if run.summary else sum(line["seconds"] for line in run.rounds)
+
+
+def drops(run: Run) -> int:
+    return run.summary["drops"] if run.summary else sum(len(line["drops"]) for line in run.rounds)
+
+
+def accuracies(run: Run) -> list[float]:
+    return [line["accuracy"] for line in run.rounds if line["accuracy"] is not None]
+
+
+def final_accuracy(run: Run) -> float | None:
+    if run.summary is not None:
+        return run.summary["final_accuracy"]
+    return next(reversed(accuracies(run)), None)
+
+
+def best_accuracy(run: Run) -> float | None:
+    return run.summary["best_accuracy"] if run.summary else max(accuracies(run), default=None)
+
+
+def final_loss(run: Run) -> float | None:
+    return next((line["loss"] for line in reversed(run.rounds) if line["loss"] is not None), None)
+
+
+def settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The configuration as dotted keys and values as TOML writes them."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from settings(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)
+
+
+def percent(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}".replace("%", " %")
+
+
+def plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4g}"
+
+
+def share_text(share: str) -> str:
+    return f"{float(share) * 100:g} %"
+
+
+def size(value: float | None) -> str:
+    return NONE if value is None else filesize.decimal(int(value))
+
+
+def unit(largest: float) -> tuple[int, str]:
+    """The unit in which the largest of several sizes reads well: how many bytes it is, and its name."""
+    return filesize.pick_unit_and_suffix(int(largest), list(UNITS), 1000)
+
+
+def count(value: float | None) -> str:
+    """With thin spaces between thousands, as SI writes them."""
+    return NONE if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def duration(value: float) -> str:
+    if value < 100:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

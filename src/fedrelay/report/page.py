@@ -1,0 +1,74 @@
+"""One self-contained HTML page that compares runs: nothing is fetched, so it opens without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from plotly.offline import get_plotlyjs
+
+from fedrelay.checkpoint import write_atomically
+from fedrelay.errors import BadInput
+from fedrelay.report import figures, measures, tables
+from fedrelay.report.folder import Run, load
+from fedrelay.report.headline import headline, notes, others
+
+
+def html(runs: Sequence[Run]) -> str:
+    """The page for these runs, in the order given."""
+    if not runs:
+        raise BadInput("a report needs at least one run: name one or more run folders")
+    names = measures.labels(runs)
+    curves, bars = figures.curves(runs, names), figures.bars(runs, names)
+    settings = tables.settings(runs)
+    # Autoescape: names and reasons come from files, and are text whatever they contain.
+    environment = Environment(
+        loader=PackageLoader("fedrelay.report", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = measures.percent
+    return environment.get_template("page.html").render(
+        plotly=get_plotlyjs(),
+        names=names,
+        styles=figures.styles(runs),
+        algorithms=[measures.algorithm(run) for run in runs],
+        finished=[run.summary is not None for run in runs],
+        headline=headline(runs, names),
+        others=others(runs, names),
+        notes=notes(runs, names),
+        targets=measures.targets(runs),
+        curves=curves,
+        bars=bars,
+        strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
+        specs={figure.key: figure.spec for figure in (*curves, *bars)},
+        comparisons=[_grouped(tables.reached(runs)), _grouped(tables.costs(runs))],
+        dropped=tables.dropped(runs, names),
+        settings=settings,
+        differing=[setting for setting in settings if setting.differs],
+        fingerprints=[run.summary["params_sha256"] if run.summary else None for run in runs],
+    )
+
+
+def write(folders: Sequence[Path], out: Path) -> Path:
+    """The page for these run folders, written whole or not at all; a folder named twice counts once."""
+    runs = [load(folder) for folder in {Path(folder).resolve(): folder for folder in folders}.values()]
+    page = html(runs).encode(errors="replace")
+    out = Path(out)
+    if out.is_dir():
+        raise BadInput(f"{out} is a folder: name a file to write, for example {out / 'report.html'}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, page)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written ({error.strerror}): name another file with --out") from None
+    return out
+
+
+def _grouped(columns: Sequence[tables.Column]) -> list[tuple[str, list[tables.Column]]]:
+    """Neighbouring columns of one group under one heading."""
+    return [(group, list(members)) for group, members in groupby(columns, key=lambda column: column.group)]

@@ -1,0 +1,134 @@
+"""The tables of a page, as text ready to be laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from fedrelay.report import measures
+from fedrelay.report.folder import Run
+
+MANY = 12
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of every run, as text; `best` are the places of the runs that lead."""
+
+    group: str
+    title: str
+    cells: tuple[str, ...]
+    best: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """All clients of one run that were lost for one reason."""
+
+    run: int
+    name: str
+    reason: str
+    times: int
+    clients: str
+    rounds: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of the configuration, in every run; None where a run does not have it."""
+
+    key: str
+    values: tuple[str | None, ...]
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.values)) > 1
+
+
+def reached(runs: Sequence[Run]) -> list[Column]:
+    """How accurate the runs became, and what it took them to reach each share of the target."""
+
+    def column(
+        group: str, title: str, of: Callable[[Run], float | None], text: Callable[..., str], sign: int
+    ) -> Column:
+        values = [of(run) for run in runs]
+        return Column(group, title, tuple(map(text, values)), _leading(runs, values, sign))
+
+    found = [
+        column("Test accuracy", "final", measures.final_accuracy, measures.percent, -1),
+        column("Test accuracy", "best", measures.best_accuracy, measures.percent, -1),
+        column("Test accuracy", "mean of last", _mean_accuracy, measures.percent, -1),
+    ]
+    if not any(measures.accuracies(run) for run in runs):
+        found = [column("Test loss", "final", measures.final_loss, measures.plain, 1)]
+    for group, of, text in (
+        ("Rounds to", measures.rounds_to, measures.count),
+        ("Traffic to", measures.traffic_to, measures.size),
+        ("Hops in sequence to", measures.hops_to, measures.count),
+    ):
+        for share in measures.shares(runs):
+            found.append(column(group, measures.share_text(share), partial(of, share=share), text, 1))
+    return found
+
+
+def costs(runs: Sequence[Run]) -> list[Column]:
+    """What the whole of every run cost. Nobody leads: runs need not have had the same number of rounds."""
+    return [
+        Column("Work", "rounds", tuple(measures.count(len(run.rounds)) for run in runs)),
+        Column("Work", "examples", tuple(measures.count(measures.examples(run)) for run in runs)),
+        Column("Sent", "messages", tuple(measures.count(measures.total(run, "messages")) for run in runs)),
+        Column("Sent", "traffic", tuple(measures.size(measures.total(run, "bytes")) for run in runs)),
+        Column("Hops", "longest chain", tuple(measures.count(measures.depth(run)) for run in runs)),
+        Column("Hops", "in sequence", tuple(measures.count(sum(line["depth"] for line in run.rounds)) for run in runs)),
+        Column("Time", "on this machine", tuple(measures.duration(measures.seconds(run)) for run in runs)),
+        Column("Time", "examples per second", tuple(map(_speed, runs))),
+        Column("Dropped", "clients", tuple(measures.count(measures.drops(run)) for run in runs)),
+    ]
+
+
+def dropped(runs: Sequence[Run], names: Sequence[str]) -> list[Lost]:
+    """Who was lost and why: one row per run and reason, the most frequent reason of a run first."""
+    found = []
+    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
+        reasons: dict[str, list[tuple[int, int]]] = {}
+        for line in run.rounds:
+            for drop in line["drops"]:
+                reasons.setdefault(str(drop["reason"]), []).append((drop["client"], line["round"]))
+        for reason, lost in sorted(reasons.items(), key=lambda item: -len(item[1])):
+            clients = _few(sorted({client for client, _ in lost}))
+            rounds = _few(sorted({number for _, number in lost}))
+            found.append(Lost(place, name, reason, len(lost), clients, rounds))
+    return found
+
+
+def settings(runs: Sequence[Run]) -> list[Setting]:
+    """Every key of any configuration, in the order of the files."""
+    flat = [dict(measures.settings(run.config)) for run in runs]
+    keys = dict.fromkeys(key for config in flat for key in config)
+    return [Setting(key, tuple(config.get(key) for config in flat)) for key in keys]
+
+
+def _mean_accuracy(run: Run) -> float | None:
+    return run.summary["accuracy"] if run.summary else None
+
+
+def _speed(run: Run) -> str:
+    return measures.count(run.summary["examples_per_second"]) if run.summary else measures.NONE
+
+
+def _leading(runs: Sequence[Run], values: Sequence[float | None], sign: int) -> frozenset[int]:
+    """The places with the smallest value (the largest for sign -1); none when there is nothing to compare."""
+    racing = {
+        place: sign * value
+        for place, (run, value) in enumerate(zip(runs, values, strict=True))
+        if value is not None and not measures.is_reference(run)
+    }
+    if sum(not measures.is_reference(run) for run in runs) < 2 or not racing:
+        return frozenset()
+    return frozenset(place for place, value in racing.items() if value == min(racing.values()))
+
+
+def _few(numbers: Sequence[int]) -> str:
+    text = ", ".join(map(str, numbers[:MANY]))
+    return text if len(numbers) <= MANY else f"{text} and {len(numbers) - MANY} more"

@@ -1,0 +1,58 @@
+"""The comparison for the terminal: one row per run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedrelay.report import measures
+from fedrelay.report.folder import Run
+
+
+def table(runs: Sequence[Run]) -> Table:
+    """Final accuracy, rounds and traffic to each share of the target, and what every run cost."""
+    shares = measures.shares(runs)
+    divisor, unit = measures.unit(max((measures.traffic_to(run, s) or 0 for run in runs for s in shares), default=0))
+    result = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", caption_justify="left"
+    )
+    result.add_column("run", overflow="fold", min_width=11)
+    steps = _steps([measures.share_text(share).removesuffix(" %") for share in shares]) + " %"
+    graded = any(measures.accuracies(run) for run in runs)
+    columns = ["final\naccuracy" if graded else "final\nloss"]
+    if shares:
+        columns += [f"rounds to\n{steps}", f"{unit} to\n{steps}"]
+    for title in [*columns, "messages", "depth", "seconds"]:
+        result.add_column(title, justify="right", no_wrap=True)
+    for name, run in zip(measures.labels(runs), runs, strict=True):
+        cells = [measures.percent(measures.final_accuracy(run)) if graded else measures.plain(measures.final_loss(run))]
+        if shares:
+            cells.append(_steps([_exact(measures.rounds_to(run, share)) for share in shares]))
+            cells.append(_steps([_scaled(measures.traffic_to(run, share), divisor) for share in shares]))
+        cells += [_exact(measures.total(run, "messages")), _exact(measures.depth(run)), f"{measures.seconds(run):.1f}"]
+        going = "" if run.summary else " …"
+        # Text, not str: a folder called "[red]" is a name, not markup.
+        result.add_row(Text(name + going), *map(Text, cells))
+    if any(run.summary is None for run in runs):
+        result.caption = "… not finished"
+    return result
+
+
+def _steps(parts: Sequence[str]) -> str:
+    return "/".join(parts)
+
+
+def _exact(value: int | None) -> str:
+    return measures.NONE if value is None else str(value)
+
+
+def _scaled(value: int | None, divisor: int) -> str:
+    if value is None:
+        return measures.NONE
+    scaled = value / divisor
+    if 0 < scaled < 0.01:
+        return "<0.01"
+    return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f}"
