@@ -11,20 +11,33 @@ from rich.table import Table
 from fedrelay import schema
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.config import CHOICES
-from fedrelay.data import PARTITIONS, SOURCES
+from fedrelay.data import PARTITIONS
 from fedrelay.engines import ENGINES
+from fedrelay.federate import DATA
+from fedrelay.latency import DISTRIBUTIONS
+from fedrelay.merges import MERGES
 from fedrelay.models import MODELS
+from fedrelay.plans.growth import GROWTHS
+from fedrelay.plans.sampling import SAMPLERS
+from fedrelay.visits.objectives import OBJECTIVES
+from fedrelay.visits.pulls import PULLS
 from fedrelay.visits.schedules import SCHEDULES
 
 KINDS: dict[str, schema.Table] = {
     "algorithms": ALGORITHMS,
-    "data": SOURCES,
+    "data": DATA,
     "models": MODELS,
     "partitions": PARTITIONS,
     "engines": ENGINES,
     "schedules": SCHEDULES,
+    "samplers": SAMPLERS,
+    "merges": MERGES,
+    "pulls": PULLS,
+    "objectives": OBJECTIVES,
+    "growths": GROWTHS,
+    "distributions": DISTRIBUTIONS,
 }
-GIVEN = ("local", "federation", "task", "seed")
+GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from fedrelay import __version__, catalogue, config, demo, report
+from fedrelay import __version__, catalogue, cli_data, config, demo, report
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.live import follow
 
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     go.add_argument("--out", type=Path, help="the run's folder (default: runs/ALGORITHM-HASH)")
     go.add_argument("--resume", action="store_true", help="go on with a run that was stopped, to the same bits")
     go.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+    cli_data.add_folder(go)
     go.set_defaults(command=run)
 
     show = command("demo", "Compare fedavg, fedcyclic and fedseq on real digits, one class per client.")
@@ -82,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="for machines")
     listing.set_defaults(command=run_list)
 
+    cli_data.add(command("data", "List, fetch and look at data sets."), shared)
+
     page = command("report", "Draw one self-contained HTML page from run folders.")
     page.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="run folders")
     page.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
@@ -90,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    experiment = config.build(config.read(options.file, options.set))
+    experiment = config.build(config.read(options.file, options.set), options.data_dir)
     recorder = experiment.record(options.out, resume=options.resume)
     try:
         follow(recorder, ERR)

@@ -14,22 +14,42 @@ import tomli_w
 
 from fedrelay import checkpoint, schema
 from fedrelay.algorithms import ALGORITHMS
-from fedrelay.data import PARTITIONS, SOURCES, Federation, Iid, Natural, Partition
+from fedrelay.algorithms.compose import join
+from fedrelay.data import PARTITIONS, Federation, Partition
 from fedrelay.engines import ENGINES
 from fedrelay.errors import BadInput, within
+from fedrelay.federate import federate
+from fedrelay.latency import DISTRIBUTIONS, Distribution, Latency
+from fedrelay.merges import MERGES
 from fedrelay.models import MODELS
+from fedrelay.plans.growth import GROWTHS, Growth
+from fedrelay.plans.sampling import SAMPLERS, Sampler
 from fedrelay.record import Evaluate, Recorder
+from fedrelay.run import adapted
 from fedrelay.task import Task
-from fedrelay.types import Algorithm, Engine
+from fedrelay.types import Algorithm, Engine, Merge
+from fedrelay.visits.objectives import OBJECTIVES, Objective
+from fedrelay.visits.pulls import PULLS, Pull
 from fedrelay.visits.schedules import SCHEDULES, Schedule
 from fedrelay.visits.sgd import Sgd
 
 Tables = dict[str, Any]
 
-CHOICES: dict[Any, schema.Table] = {Schedule: SCHEDULES, Partition: PARTITIONS}
+CHOICES: dict[Any, schema.Table] = {
+    Schedule: SCHEDULES,
+    Partition: PARTITIONS,
+    Sampler: SAMPLERS,
+    Distribution: DISTRIBUTIONS,
+    Growth: GROWTHS,
+    Merge: MERGES,
+    Pull: PULLS,
+    Objective: OBJECTIVES,
+}
 """Which table a parameter of this type is chosen from."""
 
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
+OPTIONAL = ("latency",)
+"""Sections that a configuration need not have: without [latency] there is no virtual clock."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
 HARMLESS = ("rounds", "checkpoint")
 """What may change between a run and its continuation without changing what was computed."""
@@ -79,6 +99,7 @@ class Experiment:
     algorithm: Algorithm
     engine: Engine
     evaluate: Evaluate
+    latency: Latency | None = None
 
     @property
     def name(self) -> str:
@@ -99,17 +120,19 @@ class Experiment:
             folder,
             self.algorithm,
             self.engine,
-            self.federation.test,
+            self.federation.evaluated,
             name=self.name,
             evaluate=self.evaluate,
             resume=resume,
+            latency=self.latency,
+            classes=self.federation.classes_of_clients(),
             **numbers,
         )
 
 
-def build(tables: Mapping[str, Any]) -> Experiment:
-    """Build what the tables name; every mistake in them is refused with its place."""
-    schema.check_keys(tables, (*NUMBERS, *SECTIONS), "configuration")
+def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Experiment:
+    """Build what the tables name, with data sets from `data_dir`; every mistake is refused with its place."""
+    schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
     numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in NUMBERS.items()}
     within("rounds", numbers["rounds"], least=1)
     within("checkpoint", numbers["checkpoint"], least=1)
@@ -118,17 +141,29 @@ def build(tables: Mapping[str, Any]) -> Experiment:
 
     local, resolved_local = schema.build(Sgd, part["local"], "[local]", CHOICES)
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
-    algorithm, resolved_algorithm = named(ALGORITHMS, part["algorithm"], "[algorithm]", {"local": local})
-    federation, resolved_data = build_data(part["data"], seed)
+    recipes, chosen = methods(part["algorithm"]), part["algorithm"]
+    algorithm, resolved_algorithm = named(recipes, chosen, "[algorithm]", {"local": local})
+    federation, resolved_data = federate(part["data"], seed, data_dir)
     if algorithm.pooled:
         federation = federation.pooled()
     model, resolved_model = named(MODELS, part["model"], "[model]", {})
-    task = Task.of(model, federation)
+    task = adapted(algorithm, Task.of(model, federation))
     at = {"federation": federation, "task": task, "seed": seed}
     engine, resolved_engine = named(ENGINES, {"name": "inline"} | part["engine"], "[engine]", at)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
-    tables = numbers | dict(zip(SECTIONS, resolved, strict=True))
-    return Experiment(tables, federation, task, algorithm, engine, evaluate)
+    latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
+    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
+    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency)
+
+
+def build_latency(tables: Mapping[str, Any], clients: int, seed: int, *, pooled: bool) -> tuple[Latency | None, Tables]:
+    """The clients of the [latency] section, if there is one; the reference has no clients whose time could be told."""
+    if "latency" not in tables:
+        return None, {}
+    latency, resolved = schema.build(Latency, section_of(tables, "latency"), "[latency]", CHOICES)
+    if not pooled:
+        latency.draw(clients, seed)  # what is given for other clients than these is refused now
+    return latency, {"latency": resolved}
 
 
 def section_of(tables: Mapping[str, Any], section: str) -> Tables:
@@ -138,34 +173,22 @@ def section_of(tables: Mapping[str, Any], section: str) -> Tables:
     return value
 
 
+def methods(values: Tables) -> schema.Table:
+    """The method that the name says, or several joined by `+`."""
+    name = values.get("name")
+    parts = [part.strip() for part in name.split("+")] if isinstance(name, str) else [name]
+    recipes = {str(part): schema.choose(ALGORITHMS, part, "[algorithm]") for part in parts}
+    if len(recipes) < len(parts):
+        raise BadInput(f"[algorithm]: {name} names a method twice; once is enough")
+    return {str(name): join(recipes)}
+
+
 def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, Any]) -> tuple[Any, Tables]:
     """Build the entry that `name` chooses."""
     target = schema.choose(table, values.get("name"), where)
     rest = {key: value for key, value in values.items() if key != "name"}
     built, resolved = schema.build(target, rest, where, CHOICES, given)
     return built, {"name": values["name"], **resolved}
-
-
-def build_data(values: Tables, seed: int) -> tuple[Federation, Tables]:
-    """The federation of the [data] section: a source, a number of clients, a partition."""
-    rest = {key: value for key, value in values.items() if key not in ("clients", "partition")}
-    clients = values.get("clients")
-    if clients is not None:
-        within("[data].clients", schema.convert(clients, int, "[data].clients"), least=1)
-    target = schema.choose(SOURCES, rest.get("name"), "[data]")
-    if clients is not None and "clients" in schema.parameters(target):
-        rest["clients"] = clients
-    source, resolved = named(SOURCES, rest, "[data]", {})
-    partition: Partition = Iid() if source.owners is None else Natural()
-    if "partition" in values:
-        partition, _ = schema.build_named(PARTITIONS, values["partition"], "[data].partition", CHOICES)
-    elif clients is None:
-        clients = 100 if source.owners is None else None
-    try:
-        federation = Federation.split(source, partition, clients, seed)
-    except BadInput as error:
-        raise BadInput(f"[data]: {error}") from error
-    return federation, resolved | {"clients": len(federation), "partition": schema.plain(partition, CHOICES)}
 
 
 def claim(folder: Path, experiment: Experiment, *, resume: bool) -> None:

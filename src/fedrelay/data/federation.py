@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -80,6 +80,8 @@ class Source:
     owners: Rows | None = None
     owner_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
+    public: Examples | None = None
+    """Exemplars held out of the test set, which the server may use to get to know clients (never to train)."""
     test_owners: Rows | None = None
     """Where it is known, who made each test example."""
 
@@ -157,6 +159,13 @@ class Federation:
         first, last = int(self.test_starts[index]), int(self.test_starts[index + 1])
         return ClientData(index, self.source.test, self.test_order[first:last])
 
+    @property
+    def evaluated(self) -> Examples:
+        """What the model is tested on: all test parts of clients that have them, otherwise the whole test set."""
+        if self.test_order is None:
+            return self.test
+        return replace(self.test, x=self.test.x[self.test_order], y=self.test.y[self.test_order])
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of who has which examples: two splits with the same one are the same split."""
@@ -182,6 +191,10 @@ class Federation:
         counts = np.zeros((len(self), self.source.classes), dtype=np.int64)
         np.add.at(counts, (client, labels), 1)
         return counts
+
+    def classes_of_clients(self) -> NDArray[np.bool_] | None:
+        """Which client has examples of which class: (clients, classes); None where examples have no one class."""
+        return self.label_counts() > 0 if self.source.train.y.ndim == 1 and self.source.classes > 1 else None
 
     def pooled(self) -> Federation:
         """The same examples as one client: the centralised reference."""

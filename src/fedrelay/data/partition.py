@@ -25,7 +25,7 @@ from fedrelay.data.federation import Partition, Rows, Source
 from fedrelay.data.mixes import DirichletClients, Domains, OneClass, QuantitySkew
 from fedrelay.errors import BadInput, within
 
-MOST_DRAWS = 40_000_000
+MOST_DRAWS = 20_000_000
 """Gamma variates for one split. Tens of thousands of clients times many classes use fewer draws than asked, so that
 a run starts in seconds; between such large draws the sizes hardly differ."""
 

@@ -1,0 +1,111 @@
+"""Parts taken from the test set: public exemplars for everybody, and a test part for every client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fedrelay import seeds
+from fedrelay.data.dealing import cut
+from fedrelay.data.federation import Examples, Federation, Rows, Source
+from fedrelay.data.heterogeneity import label_mixes
+from fedrelay.errors import BadInput, within
+
+
+def hold_out(
+    source: Source, per_class: int, rng: np.random.Generator, *, allow_fewer: bool = False
+) -> tuple[Source, Examples]:
+    """The source without `per_class` test examples of every class, and these: public exemplars (FedSeq 2022, Sec. IV).
+
+    `allow_fewer` takes half of a class that has too few (rare characters), instead of refusing.
+    """
+    within("the number of exemplars per class", per_class, least=1)
+    labels = source.test.labels
+    stock = np.bincount(labels, minlength=source.classes)
+    short = np.flatnonzero(stock <= per_class)
+    if len(short) and not allow_fewer:
+        most = int(stock.min()) - 1
+        works = f"the largest number that works is {most}" if most > 0 else "allow fewer for such classes"
+        raise BadInput(
+            f"class {short[0]} of {source.name} has {stock[short[0]]} test examples, so {per_class} of them cannot be "
+            f"held out with one left to test on ({len(short)} classes are too small): {works}"
+        )
+    chosen = np.zeros(len(labels), dtype=bool)
+    for label in np.flatnonzero(stock):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        chosen[rows[: per_class if len(rows) > per_class else len(rows) // 2]] = True
+    owners = None if source.test_owners is None else source.test_owners[~chosen]
+    rest = replace(source, test=picked(source.test, np.flatnonzero(~chosen)), test_owners=owners)
+    return rest, picked(source.test, np.flatnonzero(chosen))
+
+
+def picked(examples: Examples, rows: Rows) -> Examples:
+    """Only these rows, in this order, as examples of their own (a copy)."""
+    index = torch.from_numpy(rows)
+    return replace(examples, x=examples.x[index], y=examples.y[index])
+
+
+def matched_tests(federation: Federation, share: float = 0.2, *, seed: int = 0, repeat: bool = False) -> Federation:
+    """Every client gets a test part with its own class mix, `share` times its size (clustered sampling 2021, Sec. 6).
+
+    Nobody shares a test example, unless `repeat` draws them with replacement as the published code does.
+    """
+    within("the share of the clients' test parts", share, above=0)
+    rng = seeds.rng(seed, "client tests")
+    test, train_counts = federation.source.test.labels, federation.label_counts()
+    sizes = np.floor(train_counts.sum(axis=1) * share + 0.5).astype(np.int64)
+    counts = np.stack([cut(int(size), mix, rng) for size, mix in zip(sizes, label_mixes(train_counts), strict=True)])
+    stock, wanted = np.bincount(test, minlength=counts.shape[1]), counts.sum(axis=0)
+    _refuse_shortage(stock, wanted, share, repeat=repeat)
+    parts: list[list[Rows]] = [[] for _ in range(len(federation))]
+    for label in np.flatnonzero(wanted):
+        rows = np.flatnonzero(test == label)
+        deck = rng.choice(rows, wanted[label]) if repeat else rng.permutation(rows)
+        ends = np.cumsum(counts[:, label])
+        for client in np.flatnonzero(counts[:, label]):
+            parts[client].append(deck[ends[client] - counts[client, label] : ends[client]])
+    empty = np.empty(0, dtype=np.int64)
+    return with_tests(federation, [np.sort(np.concatenate([empty, *part])) for part in parts])
+
+
+def owned_tests(federation: Federation) -> Federation:
+    """Every natural client gets the test examples of its owner; there may be none."""
+    source = federation.source
+    if source.owners is None or source.test_owners is None:
+        raise BadInput(f"{source.name} does not say who made its test examples: match the clients' class mix instead")
+    owners = source.owners[federation.order.numpy()]
+    first = owners[federation.starts.numpy()[:-1]]
+    mixed = np.flatnonzero(owners != np.repeat(first, federation.sizes))
+    if len(mixed):
+        client = int(np.searchsorted(federation.starts.numpy(), mixed[0], side="right")) - 1
+        raise BadInput(f"client {client} has examples of more than one owner: only natural clients have tests by owner")
+    order = np.argsort(source.test_owners, kind="stable")
+    ordered = source.test_owners[order]
+    left, right = np.searchsorted(ordered, first, side="left"), np.searchsorted(ordered, first, side="right")
+    return with_tests(federation, [order[a:b] for a, b in zip(left, right, strict=True)])
+
+
+def with_tests(federation: Federation, rows: Sequence[Rows]) -> Federation:
+    """The same clients with these rows of the test set as their own test parts."""
+    if len(rows) != len(federation):
+        raise BadInput(f"{len(federation)} clients need one test part each, found {len(rows)}")
+    order = np.concatenate(rows).astype(np.int64)
+    if len(order) and not 0 <= order.min() <= order.max() < len(federation.test):
+        raise BadInput(f"test rows must be 0 to {len(federation.test) - 1}, found {order.min()} to {order.max()}")
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in rows])]).astype(np.int64)
+    return replace(federation, test_order=torch.from_numpy(order), test_starts=torch.from_numpy(starts))
+
+
+def _refuse_shortage(stock: Rows, wanted: Rows, share: float, *, repeat: bool) -> None:
+    short = np.flatnonzero((wanted > 0) & (stock == 0) if repeat else wanted > stock)
+    if not len(short):
+        return
+    label = short[0]
+    works = "" if repeat else f": a share of about {share * (stock[short] / wanted[short]).min():.3g} works"
+    raise BadInput(
+        f"the clients' test parts need {wanted[label]} test examples of class {label} "
+        f"and there are {stock[label]}{works}"
+    )

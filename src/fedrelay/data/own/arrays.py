@@ -1,0 +1,170 @@
+"""A federation of arrays or tensors in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrelay.data.augment import Normalise
+from fedrelay.data.federation import Examples, Federation, Rows, Source, Transform
+from fedrelay.data.partition import Natural
+from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
+from fedrelay.data.sources.images import held_out
+from fedrelay.data.sources.tokens import NOTHING
+from fedrelay.errors import BadInput, within
+
+Pair = tuple[Any, Any]
+"""Inputs and targets: NumPy arrays, tensors or nested lists."""
+
+
+def from_arrays(
+    clients: Mapping[str, Pair] | Sequence[Pair],
+    *,
+    test: Pair | float = 0.2,
+    classes: int | None = None,
+    name: str = "own",
+    class_names: Sequence[str] = (),
+    transform: Transform | None = None,
+    channels: str = "last",
+) -> Federation:
+    """A federation of (inputs, targets) per client, in a dict by name or in a list.
+
+    Inputs are (n, features), images (n, height, width, channels) (with `channels` = "first": as torch has them), or
+    whole numbers, which are tokens. Targets are classes (n), or the next token at every place (n, length), where -100
+    does not count. `test` is a pair of its own, or the share that is held out of every client.
+    """
+    named = clients if isinstance(clients, Mapping) else {f"client {i}": pair for i, pair in enumerate(clients)}
+    if not named:
+        raise BadInput(f"{name}: expected at least one client, found none")
+    parts = [_part(str(label), pair, channels) for label, pair in named.items()]
+    check_clients(name, [part.name for part in parts], [len(part.y) for part in parts])
+    share = float(test) if isinstance(test, int | float) else None
+    tested = [] if isinstance(test, int | float) else [_part("test part", test, channels)]
+    check_clients(name, [part.name for part in tested], [len(part.y) for part in tested])
+    _check_alike(name, [*parts, *tested])
+    count = _classes(name, [*parts, *tested], classes, class_names)
+    whole = _joined(parts)
+    owners = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
+    kept = np.arange(len(owners))
+    if share is not None:
+        kept, held = _held_out(name, owners, share)
+        tested = [_Part("test part", whole.x[held], whole.y[held])]
+    if transform is None and whole.x.dtype == np.uint8:
+        transform = Normalise((0.5,), (0.5,))
+    source = Source(
+        name,
+        train=Examples(torch.from_numpy(whole.x[kept]), torch.from_numpy(whole.y[kept]), transform),
+        test=Examples(torch.from_numpy(tested[0].x), torch.from_numpy(tested[0].y), transform),
+        classes=count,
+        owners=owners[kept],
+        owner_names=tuple(part.name for part in parts),
+        class_names=tuple(map(str, class_names)),
+    )
+    return Federation.split(source, Natural())
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The inputs and targets of one client or of the test part."""
+
+    name: str
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+
+
+def _part(name: str, pair: Any, channels: str) -> _Part:
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise wrong(name, "a pair of inputs and targets", f"a {type(pair).__name__}") from None
+    x, y = _inputs(name, _array(name, first), channels), _targets(name, _array(name, second))
+    if len(x) != len(y):
+        raise wrong(name, "one target per input", f"{len(x)} inputs and {len(y)} targets")
+    return _Part(name, x, y)
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    if isinstance(values, torch.Tensor):
+        return values.detach().cpu().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise wrong(name, "inputs and targets of one shape", f"others ({error})") from None
+
+
+def _inputs(name: str, x: NDArray[Any], channels: str) -> NDArray[Any]:
+    if channels not in ("first", "last"):
+        raise BadInput(f'channels must be "first" or "last", not {channels!r}')
+    if x.dtype.kind not in "fiub" or x.ndim < 2:
+        raise wrong(name, "inputs to be numbers of shape (n, …)", f"{x.dtype} of shape {x.shape}")
+    if x.ndim == 3 and x.dtype == np.uint8:
+        x = x[..., None]  # grey images
+    elif x.ndim == 4 and channels == "first":
+        x = x.transpose(0, 2, 3, 1)
+    if x.ndim == 4 and x.shape[-1] > 4 >= x.shape[1]:
+        hint = 'if the channels come first, say channels="first"'
+        raise wrong(name, "images (n, height, width, channels)", f"shape {x.shape}; {hint}")
+    if x.dtype.kind == "f" or x.dtype.kind == "b":
+        check_numbers(name, x)
+        x = x.astype(np.float32)
+    elif x.dtype != np.uint8 or x.ndim != 4:
+        x = x.astype(np.int64)
+    return np.require(x, requirements=("C", "W"))
+
+
+def _targets(name: str, y: NDArray[Any]) -> NDArray[np.int64]:
+    if y.dtype.kind not in "iub" and len(y):
+        raise wrong(name, "targets to be whole numbers", f"{y.dtype}")
+    if y.ndim not in (1, 2):
+        raise wrong(name, "targets of shape (n) or (n, length)", f"{y.shape}")
+    return np.array(y, dtype=np.int64)
+
+
+def _check_alike(name: str, parts: Sequence[_Part]) -> None:
+    """Refuse clients whose examples look different from the first one's, by name and with their count."""
+    kinds = [(part.x.shape[1:], str(part.x.dtype), part.y.shape[1:]) for part in parts]
+    odd = [part.name for part, kind in zip(parts, kinds, strict=True) if kind != kinds[0]]
+    if odd:
+        (x, dtype, y), other = kinds[0], kinds[[part.name for part in parts].index(odd[0])]
+        expected = f"inputs {x} of {dtype} and targets {y} everywhere as in {parts[0].name}"
+        raise wrong(
+            name, expected, f"{len(odd)} others, the first {odd[0]} with {other[0]} of {other[1]} and {other[2]}"
+        )
+
+
+def _classes(name: str, parts: Sequence[_Part], classes: int | None, class_names: Sequence[str]) -> int:
+    """The number of classes (or of tokens): as given, or one more than the largest; labels outside are refused."""
+    sequence = parts[0].y.ndim == 2
+    if classes is None:
+        largest = max(int(part.y.max()) for part in parts)
+        if parts[0].x.dtype == np.int64:
+            largest = max(largest, *(int(part.x.max()) for part in parts))
+        classes = len(class_names) or largest + 1
+    if class_names and len(class_names) != classes:
+        raise wrong(name, f"{classes} names of classes", f"{len(class_names)}")
+    bad = {
+        part.name: int((((part.y < 0) | (part.y >= classes)) & ~(sequence & (part.y == NOTHING))).sum())
+        for part in parts
+    }
+    wrong_ones = [part for part, count in bad.items() if count]
+    if wrong_ones:
+        found = f"{sum(bad.values())} outside, in {len(wrong_ones)} places, the first {wrong_ones[0]}"
+        raise wrong(name, f"labels from 0 to {classes - 1}", found)
+    return classes
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    return _Part("all", np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+
+
+def _held_out(name: str, owners: Rows, share: float) -> tuple[Rows, Rows]:
+    within("test", share, above=0, most=0.9)
+    kept, held = held_out(owners, share, name)
+    if not len(held):
+        raise wrong(name, "some client with two examples, to test on one", "none; give a test part")
+    return kept, held

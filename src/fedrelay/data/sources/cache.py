@@ -1,0 +1,88 @@
+"""What was slow to read is kept beside it, once and whole: a cache is never half written and never stale."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrelay.data.locate import cache_folder
+
+Arrays = dict[str, NDArray[Any]]
+VERSION = 1  # of what is stored; a cache of another version is made anew
+FOLDER = ".fedrelay"
+
+
+def cached(folder: Path, kind: str, files: Iterable[Path], build: Callable[[], Arrays]) -> Arrays:
+    """The arrays that `build` makes from these files of `folder`, from the cache when no file has changed since.
+
+    `kind` names the reader and its options. The key holds the name, size and time of every file.
+    """
+    name = f"{kind}-{_key(folder, files)}.npz"
+    homes = _homes(folder)
+    for home in homes:
+        found = _load(home / name)
+        if found is not None:
+            return found
+    arrays = build()
+    for home in homes:
+        with contextlib.suppress(OSError):  # a folder we may not write to: the next one, or no cache at all
+            _store(home / name, arrays)
+            _forget(home, kind, name)
+            break
+    return arrays
+
+
+def _homes(folder: Path) -> tuple[Path, Path]:
+    """Beside the data, or else in the platform's cache."""
+    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return folder / FOLDER, cache_folder() / "read" / place
+
+
+def _key(folder: Path, files: Iterable[Path]) -> str:
+    digest = hashlib.sha256(f"version {VERSION}\n".encode())
+    for file in sorted(files):
+        status = file.stat()
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:24]
+
+
+def _load(path: Path) -> Arrays | None:
+    """The arrays, or None when there is no such cache or it is damaged (every entry carries a checksum)."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        return None
+
+
+def _store(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Written under another name and then renamed, so that no reader ever sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"partial-{uuid.uuid4().hex}")
+    try:
+        with partial.open("xb") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]  # it takes any name for an array
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _forget(home: Path, kind: str, name: str) -> None:
+    """Remove what the same reader kept of files that have changed."""
+    for old in home.glob(f"{kind}-*.npz"):
+        if old.name != name and old.name.removeprefix(f"{kind}-").removesuffix(".npz").isalnum():
+            with contextlib.suppress(OSError):
+                old.unlink()

@@ -1,0 +1,144 @@
+"""Domain folders, <domain>/<class>/<image>: PACS, Office-Caltech-10, Office-31, Office-Home, and your own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrelay.data.federation import Rows, Source
+from fedrelay.data.locate import Layout, find
+from fedrelay.data.sources.cache import Arrays, cached
+from fedrelay.data.sources.checks import check_clients, examples, wrong
+from fedrelay.data.sources.images import SCALE, decode, held_out, images_in, subfolders
+from fedrelay.errors import within
+
+
+def _layouts(domains: str, *folders: str) -> tuple[Layout, ...]:
+    return tuple(Layout("folders", folder, tuple(domains.split(","))) for folder in folders)
+
+
+PACS_LAYOUTS = _layouts("art_painting,cartoon,photo,sketch", "PACS", "PACS/kfold", "pacs", "pacs/kfold")
+OFFICE_CALTECH10_LAYOUTS = _layouts(
+    "amazon,Caltech|caltech,dslr,webcam", "office_caltech_10", "office-caltech-10", "OfficeCaltech10"
+)
+OFFICE31_LAYOUTS = _layouts(
+    "amazon,dslr,webcam", "office31", "office-31", "Office-31", "office31/domain_adaptation_images"
+)
+OFFICE_HOME_LAYOUTS = _layouts(
+    "Art,Clipart,Product,Real World|RealWorld|Real_World",
+    "OfficeHomeDataset_10072016",
+    "office_home",
+    "office-home",
+    "OfficeHome",
+)
+
+
+def pacs(folder: Path, *, size: int = 64, test: float = 0.2) -> Source:
+    """9,991 pictures of 7 classes as photos, paintings, cartoons and sketches (PACS), by domain."""
+    return _named("pacs", folder, PACS_LAYOUTS, classes=7, size=size, test=test)
+
+
+def office_caltech10(folder: Path, *, size: int = 64, test: float = 0.2) -> Source:
+    """2,533 pictures of 10 kinds of objects from 4 cameras and catalogues (Office-Caltech-10), by domain."""
+    return _named("office-caltech-10", folder, OFFICE_CALTECH10_LAYOUTS, classes=10, size=size, test=test)
+
+
+def office31(folder: Path, *, size: int = 64, test: float = 0.2) -> Source:
+    """4,110 pictures of 31 kinds of office objects from 3 sources (Office-31), by domain."""
+    return _named("office-31", folder, OFFICE31_LAYOUTS, classes=31, size=size, test=test)
+
+
+def office_home(folder: Path, *, size: int = 64, test: float = 0.2) -> Source:
+    """15,588 pictures of 65 kinds of things as art, clip art, products and photos (Office-Home), by domain."""
+    return _named("office-home", folder, OFFICE_HOME_LAYOUTS, classes=65, size=size, test=test)
+
+
+def domain_folders(folder: Path, *, size: int = 64, test: float = 0.2) -> Source:
+    """Your own images as <domain>/<class>/<image>, by domain."""
+    return image_folders(folder.name, folder, size=size, test=test)
+
+
+def _named(name: str, folder: Path, layouts: tuple[Layout, ...], *, classes: int, size: int, test: float) -> Source:
+    layout, base = find(name, folder, layouts)
+    domains = [next(base / name for name in wanted.split("|") if (base / name).exists()) for wanted in layout.files]
+    tree = Tree.of(base, domains)
+    if len(tree.class_names) != classes:
+        found = f"{len(tree.class_names)}: {', '.join(tree.class_names[:8])}"
+        raise wrong(base, f"{classes} classes in the domains of {name}", found)
+    return tree.source(name, size=size, test=test)
+
+
+def image_folders(name: str, folder: Path, *, size: int, test: float) -> Source:
+    """Any <client>/<class>/<image>, by client."""
+    if not folder.is_dir():
+        raise wrong(folder, "a folder", "a file" if folder.exists() else "nothing there")
+    return Tree.of(folder, subfolders(folder)).source(name, size=size, test=test)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The images of a folder with the number of their owner and of their class; nothing is decoded yet."""
+
+    base: Path
+    files: tuple[Path, ...]
+    owners: Rows
+    labels: Rows
+    owner_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, base: Path, owners: list[Path]) -> Tree:
+        """Of these folders of owners below `base`; one without images is refused by name."""
+        files = [owner.name for owner in owners if not owner.is_dir()]
+        if files:
+            raise wrong(base, "folders <client>/<class>/<image>", f"a file {files[0]}")
+        found = {owner.name: {kind.name: images_in(kind) for kind in subfolders(_inner(owner))} for owner in owners}
+        if not found:
+            raise wrong(base, "folders <client>/<class>/<image>", "no folders")
+        check_clients(base, list(found), [sum(map(len, kinds.values())) for kinds in found.values()])
+        class_names = sorted({kind for kinds in found.values() for kind, images in kinds.items() if images})
+        place = {name: number for number, name in enumerate(class_names)}
+        rows = [
+            (image, number, place[kind])
+            for number, kinds in enumerate(found.values())
+            for kind, images in kinds.items()
+            for image in images
+        ]
+        numbers = np.array([row[1:] for row in rows], dtype=np.int64)
+        images = tuple(row[0] for row in rows)
+        return cls(base, images, numbers[:, 0], numbers[:, 1], tuple(found), tuple(class_names))
+
+    def pixels(self, size: int) -> NDArray[np.uint8]:
+        """All images scaled to size x size, from a cache when no file has changed."""
+
+        def build() -> Arrays:
+            return {"x": decode(self.files, size)}
+
+        return cached(self.base, f"images-{size}", self.files, build)["x"]
+
+    def source(self, name: str, *, size: int, test: float) -> Source:
+        """With a share of every owner's classes held out to test on."""
+        within("size", size, least=1, most=4096)
+        within("test", test, above=0, most=0.9)
+        train_rows, test_rows = held_out(self.owners * len(self.class_names) + self.labels, test, name)
+        if not len(test_rows):
+            raise wrong(self.base, "some class of some client with two images, to test on", "none")
+        x = self.pixels(size)
+        return Source(
+            name,
+            train=examples(x[train_rows], self.labels[train_rows], SCALE),
+            test=examples(x[test_rows], self.labels[test_rows], SCALE),
+            classes=len(self.class_names),
+            owners=self.owners[train_rows],
+            owner_names=self.owner_names,
+            class_names=self.class_names,
+        )
+
+
+def _inner(owner: Path) -> Path:
+    """Office-31 keeps its classes in <domain>/images."""
+    inner = subfolders(owner)
+    return inner[0] if [folder.name for folder in inner] == ["images"] and not images_in(inner[0]) else owner

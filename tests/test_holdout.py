@@ -1,0 +1,125 @@
+"""Exemplars leave the test set for good; clients' own test parts have their class mix or their owner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrelay.data import Examples, Federation, Iid, Natural, OneClass, QuantitySkew, Source
+from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, with_tests
+from fedrelay.errors import BadInput
+
+
+def examples_of(labels: list[int]) -> Examples:
+    """The input of an example is its number, so that rows can be told apart."""
+    return Examples(torch.arange(len(labels), dtype=torch.float32).unsqueeze(1), torch.tensor(labels))
+
+
+def source_of(
+    train: list[int], test: list[int], owners: list[int] | None = None, test_owners: list[int] | None = None
+) -> Source:
+    return Source(
+        "made up",
+        examples_of(train),
+        examples_of(test),
+        max(train + test) + 1,
+        owners=None if owners is None else np.array(owners),
+        test_owners=None if test_owners is None else np.array(test_owners),
+    )
+
+
+def even(classes: int, each: int) -> list[int]:
+    return [label for label in range(classes) for _ in range(each)]
+
+
+@given(extra=st.lists(st.integers(0, 3), max_size=20), per_class=st.integers(1, 5), seed=st.integers(0, 99))
+def test_exemplars_and_the_rest_are_the_whole_test_set(extra: list[int], per_class: int, seed: int) -> None:
+    labels = even(4, per_class + 1) + extra
+    source = source_of([0, 1, 2, 3], labels, test_owners=list(range(len(labels))))
+    rest, exemplars = hold_out(source, per_class, np.random.default_rng(seed))
+    assert np.bincount(exemplars.labels).tolist() == [per_class] * 4
+    numbers = torch.cat([rest.test.x, exemplars.x]).flatten().tolist()
+    assert sorted(numbers) == list(range(len(labels)))
+    assert rest.test_owners is not None
+    assert rest.test_owners.tolist() == rest.test.x.flatten().tolist()
+    assert rest.train is source.train
+
+
+def test_ten_exemplars_per_class_leave_9900_of_cifar_10_and_9000_of_cifar_100() -> None:
+    for classes, left in ((10, 9900), (100, 9000)):
+        source = source_of(list(range(classes)), even(classes, 10_000 // classes))
+        rest, exemplars = hold_out(source, 10, np.random.default_rng(0))
+        assert (len(rest.test), len(exemplars)) == (left, 10 * classes)
+
+
+def test_too_many_exemplars_are_refused_with_the_largest_number_that_works() -> None:
+    source = source_of([0, 1], [0] * 5 + [1] * 3)
+    with pytest.raises(BadInput, match=r"class 1 .* has 3 test examples.* the largest number that works is 2"):
+        hold_out(source, 3, np.random.default_rng(0))
+    rest, exemplars = hold_out(source, 3, np.random.default_rng(0), allow_fewer=True)
+    assert np.bincount(exemplars.labels).tolist() == [3, 1]
+    assert np.bincount(rest.test.labels).tolist() == [2, 2]
+
+
+def test_one_digit_per_client_gets_80_test_examples_of_its_digit() -> None:
+    # The clustered-sampling study: 100 clients, 500 to train on and 80 to test on (800 of 892 of the rarest digit).
+    source = source_of(even(10, 5000), even(10, 892))
+    federation = matched_tests(Federation.split(source, OneClass(500), 100), share=0.16)
+    tests = [federation.client_test(client) for client in range(100)]
+    assert {test.size for test in tests} == {80}
+    assert all(set(test.take(torch.arange(80), None)[1].tolist()) == {test.id % 10} for test in tests)
+    assert federation.test_order is not None
+    assert len(federation.test_order.unique()) == 8000
+
+
+def test_tests_of_a_quantity_skew_are_a_fifth_with_the_same_mix() -> None:
+    source = source_of(even(5, 400), even(5, 100))
+    split = Federation.split(source, QuantitySkew(1.0, (100, 250), (4, 4)))
+    federation = matched_tests(split, 0.2, repeat=True)
+    for client, counts in enumerate(split.label_counts()):
+        test = federation.client_test(client)
+        _, labels = test.take(torch.arange(test.size), None)
+        assert test.size == counts.sum() / 5
+        assert np.abs(np.bincount(labels, minlength=5) - counts / 5).max() < 1
+
+
+def test_matched_tests_that_cannot_be_are_refused_with_a_share_that_works() -> None:
+    source = source_of(even(2, 50), even(2, 10))
+    split = Federation.split(source, Iid(), 4)
+    with pytest.raises(BadInput, match=r"need 2\d test examples of class \d and there are 10") as refused:
+        matched_tests(split, 0.5)
+    works = float(str(refused.value).split("a share of about ")[1].split()[0])
+    assert works == pytest.approx(10 / 50, abs=0.03)
+    assert matched_tests(split, 0.5, repeat=True).test_order is not None
+    nothing = source_of([0, 0, 1, 1], [0, 0])
+    with pytest.raises(BadInput, match="test examples of class 1 and there are 0"):
+        matched_tests(Federation.split(nothing, Iid(), 1), 0.5, repeat=True)
+
+
+def test_natural_clients_get_the_tests_of_their_owner() -> None:
+    source = source_of([0] * 5, [0] * 4, owners=[7, 2, 7, 4, 2], test_owners=[2, 7, 2, 9])
+    federation = owned_tests(Federation.split(source, Natural()))
+    assert [federation.client_test(client).rows.tolist() for client in range(3)] == [[0, 2], [], [1]]
+
+
+def test_tests_by_owner_are_refused_where_nobody_owns_them() -> None:
+    with pytest.raises(BadInput, match="does not say who made its test examples"):
+        owned_tests(Federation.split(source_of([0, 0], [0], owners=[0, 1]), Natural()))
+    mixed = source_of([0] * 4, [0], owners=[0, 0, 1, 1], test_owners=[0])
+    with pytest.raises(BadInput, match="client 0 has examples of more than one owner"):
+        owned_tests(Federation.of(mixed, [np.array([1, 2]), np.array([0, 3])]))
+
+
+def test_a_client_without_a_test_part_says_so() -> None:
+    federation = Federation.split(source_of([0, 1], [0]), Iid(), 2)
+    with pytest.raises(BadInput, match="no test part of their own"):
+        federation.client_test(0)
+    with pytest.raises(BadInput, match="no client 2"):
+        with_tests(federation, [np.array([0]), np.array([], dtype=np.int64)]).client_test(2)
+    with pytest.raises(BadInput, match="2 clients need one test part each, found 1"):
+        with_tests(federation, [np.array([0])])
+    with pytest.raises(BadInput, match="test rows must be 0 to 0, found 1 to 1"):
+        with_tests(federation, [np.array([1]), np.array([1])])
