@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -18,6 +19,10 @@ from fedrelay.types import Vector
 from fedrelay.vectors import Layout
 
 EVALUATION_BATCH = 1024
+
+
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""The loss of a batch of inputs and targets, ready for `backward`."""
 
 
 class Desk:
@@ -46,10 +51,10 @@ class Desk:
         output = self.network(x)
         return output.mean() if self._loss == "output" else cross_entropy(output, y)
 
-    def differentiate(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Fill `gradient` with the gradient of the batch's mean loss, which is returned."""
+    def differentiate(self, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None = None) -> torch.Tensor:
+        """Fill `gradient` with the gradient of the batch's mean loss (or another loss), which is returned."""
         self.gradient.zero_()
-        loss = self.loss(x, y)
+        loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
@@ -66,12 +71,15 @@ class Task:
     model: Model
     shape: tuple[int, ...]
     classes: int
+    public: Examples | None = field(default=None, compare=False, repr=False)
+    """Exemplars that everybody may look at (never train on), where the data has some."""
 
     @classmethod
     def of(cls, model: Model, federation: Federation) -> Task:
         """The task of learning this federation's data with this model; a model that does not fit is refused here."""
-        task = cls(model, federation.source.train.shape, federation.source.classes)
-        x, y = federation.source.train.take(slice(0, 2))
+        source = federation.source
+        task = cls(model, source.train.shape, source.classes, source.public)
+        x, y = source.train.take(slice(0, 2))
         try:
             with torch.no_grad():
                 task.desk.load(task.init(0), training=False)
@@ -80,13 +88,21 @@ class Task:
             raise
         except Exception as error:
             raise BadInput(
-                f"model {model} does not take the inputs of {federation.source.name!r}, "
+                f"model {model} does not take the inputs of {source.name!r}, "
                 f"{tuple(x.shape)} {x.dtype} with targets {tuple(y.shape)}: {error}"
             ) from error
         return task
 
     @cached_property
     def desk(self) -> Desk:
+        return self._new_desk()
+
+    @cached_property
+    def side_desk(self) -> Desk:
+        """A second desk, for a model that is only looked at while another one is trained."""
+        return self._new_desk()
+
+    def _new_desk(self) -> Desk:
         with seeds.torch_seed(0, "layout"):
             network = self.model(self.shape, self.classes)
         return Desk(network, self.layout_of(network), self.model.loss)
@@ -104,7 +120,7 @@ class Task:
         return layout
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("desk", "layout")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("desk", "side_desk", "layout")}
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

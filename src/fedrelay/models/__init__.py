@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedrelay.models.cnn import ClusteredCnn, FedelmyCnn, FemnistCnn, LeafCnn, LeNet5, PflCnn, SmallCnn
 from fedrelay.models.dense import Logistic, Mlp
+from fedrelay.models.fused import Fused
 from fedrelay.models.lstm import CharLstm, WordLstm
 from fedrelay.models.network import Model, Network
 from fedrelay.models.own import Own
@@ -32,6 +33,7 @@ __all__ = [
     "ClusteredCnn",
     "FedelmyCnn",
     "FemnistCnn",
+    "Fused",
     "LeNet5",
     "LeafCnn",
     "Logistic",

@@ -1,0 +1,81 @@
+"""FedDyn: a regulariser that moves until local and global optima agree (Acar et al. 2021; FedSeq 2022, App. F)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedrelay.algorithms.fedavg import fedavg
+from fedrelay.errors import within
+from fedrelay.merges.mean import change, mean_model, moved, plain_weight
+from fedrelay.types import Algorithm, Outcome, State, Tree, Vector, Visit
+from fedrelay.visits.pulls import Force, recall, stacked
+from fedrelay.visits.sgd import Sgd
+
+
+def feddyn(*, local: Sgd = Sgd(), fraction: float = 0.2, alpha: float = 0.1, linear: bool = True) -> Algorithm:
+    """Clients stay near the model received and remember their gradient, so that all agree at the optimum of everybody.
+
+    When clients are unlike and come back often: each keeps a vector as large as the model, and nothing more travels.
+    """
+    plain = fedavg(local=replace(local, pull=stacked(local.pull, Dynamic(alpha, linear))), fraction=fraction)
+    return replace(plain, merge=DynamicMerge(alpha))
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """The client half: minimise L(θ) - ⟨g, θ⟩ + α/2 ‖θ - received‖², then g ← g - α (θ - received), once per visit
+    (FedSeq 2022, Eq. 8).
+
+    Paper: Eq. 6 prints a plus before the linear term; Eq. 8 and FedDyn's own paper have the minus, which is right.
+    In the code published with FedSeq the linear term has no gradient: `linear` = false.
+    """
+
+    alpha: float = 0.1
+    linear: bool = True
+
+    def __post_init__(self) -> None:
+        within("alpha", self.alpha, above=0)
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        return ("gradient",) if self.linear else ()
+
+    def begin(self, received: Vector, visit: Visit) -> Force:
+        if not self.linear:
+            return Force(self.alpha, received)
+        return Force(self.alpha, received, -recall(visit.memory, "gradient", received))
+
+    def end(self, received: Vector, trained: Vector, visit: Visit, *, steps: float, lr: float) -> tuple[Tree, Tree]:
+        if not self.linear:
+            return visit.memory, {}
+        new = recall(visit.memory, "gradient", received) - self.alpha * (trained - received)
+        return {**visit.memory, "gradient": new}, {}
+
+
+@dataclass(frozen=True)
+class DynamicMerge:
+    """The server half: h ← h - α/m Σ (θ_k - θ), θ ← mean(θ_k) - h/α, over chains as over clients, where m counts all
+    clients (FedSeq 2022, Eqs. 7 and 9-10). What the clients of a chain did adds up to what the chain did, so h stays
+    the mean of all g."""
+
+    alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        within("alpha", self.alpha, above=0)
+
+    @property
+    def needs_everyone(self) -> bool:
+        return True
+
+    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+        return {}, {"h": torch.zeros_like(params), "clients": clients}
+
+    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+        h = state.server["h"].clone()
+        for outcome in outcomes:
+            h.sub_(change(outcome), alpha=self.alpha / state.server["clients"])
+        after = moved(state, mean_model(outcomes, plain_weight) - h / self.alpha, outcomes)
+        return replace(after, server={**state.server, "h": h})

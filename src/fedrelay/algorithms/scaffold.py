@@ -1,0 +1,104 @@
+"""SCAFFOLD: control variates take the drift of unlike clients away (Karimireddy et al. 2020, Alg. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from fedrelay.algorithms.fedavg import fedavg
+from fedrelay.errors import BadInput, within
+from fedrelay.merges.mean import mean_change, moved, plain_weight
+from fedrelay.task import EVALUATION_BATCH
+from fedrelay.types import Algorithm, Outcome, State, Tree, Vector, Visit
+from fedrelay.visits.pulls import Force, recall, stacked
+from fedrelay.visits.sgd import Sgd
+
+Option = Literal["I", "II"]
+
+
+def scaffold(*, local: Sgd = Sgd(), fraction: float = 0.2, option: Option = "II", server_lr: float = 1.0) -> Algorithm:
+    """Every step is corrected by how the client's gradient differs from everybody's, which clients and server track.
+
+    When clients are unlike and come back often: each keeps a vector as large as the model, and twice as much travels.
+    """
+    plain = fedavg(local=replace(local, pull=stacked(local.pull, Control(option))), fraction=fraction)
+    return replace(plain, merge=ControlMerge(server_lr))
+
+
+@dataclass(frozen=True)
+class Control:
+    """The client half: the gradient gets c - c_i. Afterwards c_i is the gradient at the received model (option I, which
+    costs a pass over the data), or the mean gradient of the visit, c_i - c + (x - y) / (K lr) (option II).
+    """
+
+    option: Option = "II"
+
+    def __post_init__(self) -> None:
+        if self.option not in ("I", "II"):
+            raise BadInput(f"option must be I or II, not {self.option!r}")
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        return ("control",)
+
+    def begin(self, received: Vector, visit: Visit) -> Force:
+        return Force(shift=everybodys(received, visit) - recall(visit.memory, "control", received))
+
+    def end(self, received: Vector, trained: Vector, visit: Visit, *, steps: float, lr: float) -> tuple[Tree, Tree]:
+        own = recall(visit.memory, "control", received)
+        if self.option == "I":
+            new = gradient_at(received, visit)
+        elif lr:
+            new = own - everybodys(received, visit) + (received - trained) / (steps * lr)
+        else:
+            new = own  # steps of length zero tell nothing of the gradient
+        return {**visit.memory, "control": new}, {"control": new - own}
+
+
+def everybodys(received: Vector, visit: Visit) -> Vector:
+    """c, as the server shares it (as long as the whole model: buffers have no gradient)."""
+    control: Vector = visit.shared["control"][: len(received)]
+    return control
+
+
+def gradient_at(weights: Vector, visit: Visit) -> Vector:
+    """The gradient of the client's whole loss, without augmentation or dropout."""
+    desk, client = visit.task.desk, visit.client
+    desk.network.train(False)
+    desk.weights.copy_(weights)
+    total = torch.zeros_like(weights)
+    for start in range(0, client.size, EVALUATION_BATCH):
+        positions = torch.arange(start, min(start + EVALUATION_BATCH, client.size))
+        desk.differentiate(*client.take(positions, None))
+        total.add_(desk.gradient, alpha=len(positions) / client.size)
+    return total
+
+
+@dataclass(frozen=True)
+class ControlMerge:
+    """The server half: x ← x + lr · mean(y - x), c ← c + Σ (new c_i - c_i) / N over all N clients, so that c stays the
+    mean of all c_i."""
+
+    lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        within("server_lr", self.lr, above=0)
+
+    @property
+    def needs_everyone(self) -> bool:
+        return True
+
+    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+        return {"control": torch.zeros_like(params)}, {"clients": clients}
+
+    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+        control = state.shared["control"].clone()
+        for outcome in outcomes:
+            for report in outcome.reports:
+                changed = report.uplink["control"]
+                control[: len(changed)].add_(changed, alpha=1 / state.server["clients"])
+        after = moved(state, state.batons[0].params + self.lr * mean_change(outcomes, plain_weight), outcomes)
+        return replace(after, shared={**state.shared, "control": control})
