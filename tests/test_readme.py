@@ -32,3 +32,12 @@ def test_the_python_examples_run_one_after_another(tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize("example", blocks("toml"))
 def test_the_configuration_example_builds(example):
     assert config.build(tomllib.loads(example)).name == "fedseq"
+
+
+@pytest.mark.parametrize("page", ["data.md"])
+def test_the_python_examples_of_the_docs_run(page):
+    text = (Path(__file__).parent.parent / "docs" / page).read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(compile(example, page, "exec"), {})
