@@ -31,6 +31,10 @@ CIFAR100_LAYOUTS = (
 CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
+Batch = tuple[NDArray[np.uint8], NDArray[Any]]
+"""Images and labels of one file."""
+
+
 @dataclass(frozen=True)
 class _Format:
     """How the batches of a set are stored: label bytes before the pixels, which of them counts, its pickled name."""
@@ -38,51 +42,51 @@ class _Format:
     classes: int
     label_bytes: int
     key: str
-    records: int | None
-    names: str
 
 
-def cifar10(folder: Path, *, records: int | None = 10_000) -> Source:
-    """60,000 colour images of 32 x 32 pixels in 10 classes (CIFAR-10). `records` is the length of each batch file."""
+def cifar10(folder: Path) -> Source:
+    """60,000 colour images of 32 x 32 pixels in 10 classes (CIFAR-10)."""
+    return cifar10_of(folder, records=10_000)
+
+
+def cifar100(folder: Path) -> Source:
+    """60,000 colour images of 32 x 32 pixels in 100 classes (CIFAR-100, fine labels)."""
+    return cifar100_of(folder, records=(50_000, 10_000))
+
+
+def cifar10_of(folder: Path, *, records: int) -> Source:
+    """CIFAR-10 with this many images in every batch file."""
     layout, base = find("cifar10", folder, CIFAR10_LAYOUTS)
-    form = _Format(10, label_bytes=1, key="labels", records=records, names="label_names")
     *train, test = (base / name for name in layout.files)
-    return _source("cifar10", train, test, form, CIFAR10_NAMES)
+    form = _Format(10, label_bytes=1, key="labels")
+    return _source(
+        "cifar10", form, CIFAR10_NAMES, [_batch(p, form, records) for p in train], _batch(test, form, records)
+    )
 
 
-def cifar100(folder: Path, *, records: tuple[int, int] | None = (50_000, 10_000)) -> Source:
-    """60,000 colour images of 32 x 32 pixels in 100 classes (CIFAR-100, fine labels).
-
-    `records` are the lengths of the two files.
-    """
+def cifar100_of(folder: Path, *, records: tuple[int, int]) -> Source:
+    """CIFAR-100 with this many images to train on and to test on."""
     layout, base = find("cifar100", folder, CIFAR100_LAYOUTS)
-    train, test = (base / name for name in layout.files)
-    form = _Format(100, label_bytes=2, key="fine_labels", records=None, names="fine_label_names")
-    source = _source("cifar100", [train], test, form, _names100(base))
-    if records is not None and (len(source.train), len(source.test)) != records:
-        found = f"{len(source.train)} and {len(source.test)}"
-        raise wrong(base, f"{records[0]} images to train on and {records[1]} to test on", found)
-    return source
+    form = _Format(100, label_bytes=2, key="fine_labels")
+    train, test = (_batch(base / name, form, count) for name, count in zip(layout.files, records, strict=True))
+    return _source("cifar100", form, _names100(base), [train], test)
 
 
-def _source(name: str, train: Sequence[Path], test: Path, form: _Format, names: tuple[str, ...]) -> Source:
-    batches = [_batch(path, form) for path in train]
-    x, y = np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])
+def _source(name: str, form: _Format, names: tuple[str, ...], train: Sequence[Batch], test: Batch) -> Source:
+    x, y = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
     return Source(
         name,
         train=examples(x, y, SCALE),
-        test=examples(*_batch(test, form), SCALE),
+        test=examples(*test, SCALE),
         classes=form.classes,
         class_names=names,
     )
 
 
-def _batch(path: Path, form: _Format) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+def _batch(path: Path, form: _Format, records: int) -> Batch:
     pixels, labels = _binary(path, form) if path.suffix == ".bin" else _pickled(path, form)
-    if form.records is not None and len(labels) != form.records:
-        raise wrong(path, f"{form.records} images", f"{len(labels)}")
-    if not len(labels):
-        raise wrong(path, "images", "none")
+    if len(labels) != records:
+        raise wrong(path, f"{records} images", f"{len(labels)}")
     check_labels(path, labels, form.classes)
     # Published channel by channel; we keep the channels of a pixel together.
     images = np.empty((len(labels), 32, 32, 3), dtype=np.uint8)
@@ -91,7 +95,7 @@ def _batch(path: Path, form: _Format) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     return images, labels
 
 
-def _binary(path: Path, form: _Format) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+def _binary(path: Path, form: _Format) -> Batch:
     record = form.label_bytes + PIXELS
     size = path.stat().st_size
     if size % record:
@@ -100,7 +104,7 @@ def _binary(path: Path, form: _Format) -> tuple[NDArray[np.uint8], NDArray[Any]]
     return data[:, form.label_bytes :], data[:, form.label_bytes - 1]
 
 
-def _pickled(path: Path, form: _Format) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+def _pickled(path: Path, form: _Format) -> Batch:
     batch = pickles.load(path)
     pixels, labels = pickles.array(path, batch, "data"), pickles.numbers(path, batch, form.key)
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXELS:

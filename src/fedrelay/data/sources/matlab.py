@@ -34,8 +34,7 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     try:
         for kind, content in _elements(data[HEADER:], order):
             if kind == COMPRESSED:
-                inflated = memoryview(zlib.decompressobj().decompress(content, MOST))
-                kind, content = next(_elements(inflated, order))
+                kind, content = next(_elements(_inflated(content), order))
             if kind == MATRIX:
                 name, array = _matrix(content, order)
                 if name in names and array is not None:
@@ -43,6 +42,14 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     except (ValueError, StopIteration, zlib.error) as error:
         raise wrong(path, "a whole MATLAB file", f"a damaged one ({error or 'it ends too early'})") from None
     return found
+
+
+def _inflated(content: memoryview) -> memoryview:
+    stream = zlib.decompressobj()
+    data = stream.decompress(content, MOST)
+    if not stream.eof:
+        raise ValueError("a compressed variable that ends too early or is too long")
+    return memoryview(data)
 
 
 def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:

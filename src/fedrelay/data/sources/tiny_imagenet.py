@@ -20,8 +20,13 @@ SCALE = Normalise((0.4802, 0.4481, 0.3975), (0.2302, 0.2265, 0.2262))
 SIZE = 64
 
 
-def tiny_imagenet(folder: Path, *, classes: int = 200) -> Source:
+def tiny_imagenet(folder: Path) -> Source:
     """110,000 colour images of 64 x 64 pixels in 200 classes (Tiny-ImageNet); its validation part is tested on."""
+    return tiny_imagenet_of(folder, classes=200)
+
+
+def tiny_imagenet_of(folder: Path, *, classes: int) -> Source:
+    """Tiny-ImageNet with this many classes."""
     _, base = find("tiny-imagenet", folder, LAYOUTS)
     names = [kind.name for kind in subfolders(base / "train")]
     if len(names) != classes:

@@ -72,7 +72,7 @@ class Words:
 
     def encode(self, sentences: Sequence[Sequence[str]], length: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Inputs and next words, each (sentences, length): begin w₁ w₂ … and w₁ w₂ … end, cut or padded."""
-        rows = np.zeros((len(sentences), length + 1), dtype=np.uint16 if self.size <= 2**16 else np.int32)
+        rows = np.zeros((len(sentences), length + 1), dtype=np.int16 if self.size <= 2**15 else np.int32)
         get, unknown = self.code.get, self.unknown
         for row, sentence in zip(rows, sentences, strict=True):
             coded = [get(word, unknown) for word in sentence[:length]]

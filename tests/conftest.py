@@ -1,0 +1,35 @@
+"""What many tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+QUICK = ("cifar10", "mnist", "shakespeare", "office_caltech10", "pacs", "usps")
+
+
+@pytest.fixture(scope="session")
+def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The published data sets, laid out as their users have them, or None where they are not at hand.
+
+    Laid out once for all workers. Of FEMNIST only the npz: writing its JSON files takes longer than all the rest.
+    """
+    if not (SHARED / "unpack").exists():
+        return None
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "real-data"
+    with FileLock(f"{folder}.lock"):
+        done = folder / "done"
+        if not done.exists():
+            subprocess.run([sys.executable, SHARED / "unpack", folder, *QUICK], check=True, capture_output=True)
+            (folder / "femnist").mkdir()
+            shutil.copy(SHARED / "femnist" / "femnist.npz", folder / "femnist")
+            done.touch()
+    return folder
