@@ -1,7 +1,9 @@
 """Engines only relay: they fold a piece of client work along every chain."""
 
 from fedrelay.engines.inline import Inline
+from fedrelay.engines.pool import Pool
+from fedrelay.types import Engine
 
-ENGINES = {"inline": Inline}
+ENGINES: dict[str, type[Engine]] = {"inline": Inline, "pool": Pool}
 
-__all__ = ["ENGINES", "Inline"]
+__all__ = ["ENGINES", "Inline", "Pool"]

@@ -2,38 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import IO, NamedTuple
 
+import numpy as np
+import torch
+
+from fedrelay.engines.parcels import unwrap, wrap
+from fedrelay.errors import within
 from fedrelay.types import Tree
+
+MEGABYTE = 1 << 20
 
 
 class Memory:
-    """Client memories with a staging area: `commit` keeps what a round staged, `discard` forgets it."""
+    """Client memories with a staging area: `commit` keeps what a round staged, `discard` forgets it.
 
-    def __init__(self) -> None:
+    Beyond `limit` megabytes those that were not needed for longest are moved to a file, and come back exactly.
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        if limit is not None:
+            within("memory_limit", limit, above=0)
         self.round = 0  # the last committed one
-        self._kept: dict[int, Tree] = {}
-        self._staged: dict[int, Tree] = {}
+        self._shelf = Shelf(None if limit is None else int(limit * MEGABYTE))
+        self._kept: dict[int, int] = {}  # client: number on the shelf
+        self._staged: dict[int, int] = {}
 
     def get(self, client: int) -> Tree:
         """The newest memory of a client; empty if it never kept anything."""
-        staged = self._staged.get(client)
-        return staged if staged is not None else self._kept.get(client, {})
+        number = self._staged.get(client, self._kept.get(client))
+        return {} if number is None else self._shelf.get(number)
 
     def stage(self, client: int, memory: Tree) -> None:
-        if memory is not self.get(client):
-            self._staged[client] = memory
+        if client in self._staged:
+            self._shelf.drop(self._staged[client])
+        self._staged[client] = self._shelf.put(memory)
+
+    def staged(self) -> dict[int, Tree]:
+        """What was staged since the last commit."""
+        return {client: self._shelf.get(number) for client, number in self._staged.items()}
 
     def commit(self, round: int) -> None:
-        self._kept.update(self._staged)
+        for client, number in self._staged.items():
+            if client in self._kept:
+                self._shelf.drop(self._kept[client])
+            self._kept[client] = number
         self._staged.clear()
         self.round = round
 
     def discard(self) -> None:
+        for number in self._staged.values():
+            self._shelf.drop(number)
         self._staged.clear()
 
     def all(self) -> Mapping[int, Tree]:
-        return dict(self._kept)
+        """What is kept, by client; it is looked up only when it is asked for."""
+        return Kept(self._shelf, dict(self._kept))
 
     def restore(self, memories: Mapping[int, Tree], round: int) -> None:
-        self._kept, self._staged, self.round = dict(memories), {}, round
+        self.discard()
+        for number in self._kept.values():
+            self._shelf.drop(number)
+        self._kept = {client: self._shelf.put(memory) for client, memory in memories.items()}
+        self.round = round
+
+
+class Kept(Mapping[int, Tree]):
+    """The memories of a moment."""
+
+    def __init__(self, shelf: Shelf, numbers: Mapping[int, int]) -> None:
+        self._shelf, self._numbers = shelf, numbers
+
+    def __getitem__(self, client: int) -> Tree:
+        return self._shelf.get(self._numbers[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+class Shelf:
+    """Trees by number. Beyond `limit` bytes the least recently used are in a file that vanishes with the shelf."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._here: OrderedDict[int, tuple[Tree, int]] = OrderedDict()  # least recently used first, with their bytes
+        self._there: dict[int, Slot] = {}  # what the file holds, whether it is here as well or not
+        self._bytes = 0
+        self._next = 0
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._free: dict[int, list[int]] = {}  # length of a slot: starts
+
+    def put(self, tree: Tree) -> int:
+        self._next += 1
+        self._add(self._next, tree)
+        return self._next
+
+    def get(self, number: int) -> Tree:
+        if number not in self._here:
+            tree = self._read(self._there[number])
+            self._add(number, tree)
+            return tree
+        if self._limit is not None:
+            self._here.move_to_end(number)
+        return self._here[number][0]
+
+    def drop(self, number: int) -> None:
+        if number in self._here:
+            self._bytes -= self._here.pop(number)[1]
+        if number in self._there:
+            slot = self._there.pop(number)
+            self._free.setdefault(slot.length, []).append(slot.start)
+
+    def _add(self, number: int, tree: Tree) -> None:
+        size = 0 if self._limit is None else bytes_of(tree)
+        self._here[number] = tree, size
+        self._bytes += size
+        while self._limit is not None and self._bytes > self._limit:
+            oldest, (content, freed) = self._here.popitem(last=False)
+            self._bytes -= freed
+            if oldest not in self._there:
+                self._there[oldest] = self._write(content)
+
+    def _write(self, tree: Tree) -> Slot:
+        parcel = wrap(tree)
+        room = np.zeros(parcel.size, np.uint8)
+        parcel.lay(room)
+        content = len(parcel.skeleton) + parcel.size
+        length = -(-content // GRAIN) * GRAIN
+        free = self._free.get(length)
+        slot = Slot(free.pop() if free else self._end, length, len(parcel.skeleton), parcel.size)
+        self._end = max(self._end, slot.start + length)
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (as long as the shelf)
+        self._file.seek(slot.start)
+        self._file.write(parcel.skeleton)
+        self._file.write(room.data)
+        return slot
+
+    def _read(self, slot: Slot) -> Tree:
+        assert self._file is not None
+        self._file.seek(slot.start)
+        content = self._file.read(slot.skeleton + slot.size)
+        room = np.frombuffer(bytearray(content[slot.skeleton :]), np.uint8)
+        tree: Tree = unwrap(content[: slot.skeleton], room, copy=True)
+        return tree
+
+
+class Slot(NamedTuple):
+    """A place in the file: its length, and how much of it is the skeleton and the rest of a parcel."""
+
+    start: int
+    length: int
+    skeleton: int
+    size: int
+
+
+GRAIN = 256
+"""Slots are multiples of this, so that a memory that is a little longer than before fits where another was."""
+
+
+def bytes_of(tree: object) -> int:
+    """What a tree takes, nearly: the numbers in its tensors, and something for every part."""
+    if isinstance(tree, torch.Tensor):
+        return tree.numel() * tree.element_size() + 100
+    if isinstance(tree, Mapping):
+        return 100 + sum(bytes_of(value) for value in tree.values())
+    if isinstance(tree, tuple | list):
+        return 100 + sum(bytes_of(value) for value in tree)
+    return 50

@@ -1,0 +1,215 @@
+"""Trees as parcels: a short skeleton, and the bytes of all tensors and arrays, to be laid wherever there is room.
+
+So nothing large is pickled: it is copied once into shared memory (or a file) and looked at from the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrelay.errors import BadInput
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+ALIGNMENT = 64
+"""Where torch puts tensors too: some kernels round differently elsewhere."""
+
+SMALLEST_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A tree ready to be laid: `size` bytes of room are needed beside the skeleton."""
+
+    skeleton: bytes
+    parts: tuple[tuple[int, torch.Tensor], ...]
+    size: int
+
+    def lay(self, room: Bytes) -> None:
+        """Copy all parts to their places."""
+        for start, part in self.parts:
+            view_of(room, start, part.dtype, tuple(part.shape)).copy_(part)
+
+
+def wrap(tree: object) -> Parcel:
+    """Take a tree apart; what was one object in it stays one."""
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump(tree)
+    return Parcel(file.getvalue(), tuple(packer.parts), packer.size)
+
+
+def unwrap(skeleton: bytes, room: Bytes, *, copy: bool) -> Any:
+    """The tree again. Without `copy` its tensors are views into the room, good as long as nobody lays anything else."""
+    return _Unpacker(io.BytesIO(skeleton), room, copy).load()
+
+
+def view_of(room: Bytes, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """The tensor that lies at this place."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if not size:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(room[start : start + size]).view(dtype).view(shape)
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.parts: list[tuple[int, torch.Tensor]] = []
+        self.size = 0
+        self._seen: dict[int, object] = {}
+        self._kept: list[object] = []  # alive as long as their ids are used
+
+    def persistent_id(self, item: Any) -> object:
+        """Tensors and arrays of plain numbers go by place; everything else is pickled as usual."""
+        kind = type(item)
+        if kind is torch.Tensor:
+            if item.device.type != "cpu" or item.layout is not torch.strided or item.is_quantized:
+                return None
+        elif kind is not np.ndarray or item.dtype.kind not in "biuf" or not item.dtype.isnative:
+            return None
+        if id(item) not in self._seen:
+            self._kept.append(item)
+            self._seen[id(item)] = self._place(item)
+        return self._seen[id(item)]
+
+    def _place(self, item: torch.Tensor | NDArray[Any]) -> tuple[int, tuple[int, ...], str, bool]:
+        if isinstance(item, np.ndarray):
+            kind = item.dtype.str
+            content = torch.from_numpy(np.ascontiguousarray(item).reshape(-1).view(np.uint8))
+        else:
+            kind = str(item.dtype).removeprefix("torch.")
+            content = item.detach()
+        start = self.size
+        self.parts.append((start, content))
+        self.size += -(-content.numel() * content.element_size() // ALIGNMENT) * ALIGNMENT
+        return start, tuple(item.shape), kind, isinstance(item, np.ndarray)
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, room: Bytes, copy: bool) -> None:
+        super().__init__(file)
+        self._room, self._copy = room, copy
+        self._seen: dict[Any, Any] = {}
+
+    def persistent_load(self, place: Any) -> Any:
+        if place not in self._seen:
+            self._seen[place] = self._at(*place)
+        return self._seen[place]
+
+    def _at(self, start: int, shape: tuple[int, ...], kind: str, array: bool) -> Any:
+        if array:
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+            found = self._room[start : start + size].view(kind).reshape(shape)
+            return found.copy() if self._copy else found
+        view = view_of(self._room, start, getattr(torch, kind), shape)
+        return view.clone() if self._copy else view
+
+
+class Folder:
+    """A private folder for blocks: in main memory if there is room for `size` bytes, else on disk."""
+
+    def __init__(self, size: int) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fedrelay-", dir=self._parent(size)))
+
+    @staticmethod
+    def _parent(size: int) -> str | None:
+        memory = Path("/dev/shm")  # the shared memory of Linux; elsewhere the system's own cache of files serves
+        if sys.platform == "linux" and memory.is_dir() and os.access(memory, os.W_OK):
+            # Twice the size: vectors come and go beside the data. Containers often have only 64 MB here.
+            if shutil.disk_usage(memory).free > 2 * size + (64 << 20):
+                return str(memory)
+        return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Block:
+    """Bytes that several processes see: a file in a `Folder`, mapped into each of them."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.size = path, size
+        self.bytes: Bytes = np.memmap(path, np.uint8, "r+", shape=size)
+
+    @classmethod
+    def make(cls, path: Path, size: int) -> Block:
+        """A new one of at least this size."""
+        size = max(size, SMALLEST_BLOCK)
+        try:
+            with path.open("wb") as file:
+                reserve(file.fileno(), size)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise BadInput(
+                f"there is no room for {size / 2**20:.0f} MB of shared memory in {path.parent} ({error}); "
+                "the engine inline needs none"
+            ) from error
+        return cls(path, size)
+
+
+def reserve(file: int, size: int) -> None:
+    """Really take the room now: a full disk must be an error here, not the end of the process later."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    else:
+        os.truncate(file, size)
+
+
+class Sender:
+    """Lays parcels into a block of its own, one after another in the same place; the block grows with them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._block: Block | None = None
+        self._blocks = 0
+
+    def send(self, tree: object) -> bytes:
+        """What to tell the other side; the parcel before must have been taken out by now."""
+        parcel = wrap(tree)
+        if parcel.size and (self._block is None or self._block.size < parcel.size):
+            self.remove()
+            self._blocks += 1
+            path = self._folder / f"{self._name}-{self._blocks}"
+            self._block = Block.make(path, parcel.size + parcel.size // 4)
+        if parcel.size and self._block is not None:
+            parcel.lay(self._block.bytes)
+            where = (str(self._block.path), self._block.size)
+        else:
+            where = ("", 0)
+        return pickle.dumps((where, parcel.skeleton))
+
+    def remove(self) -> None:
+        """Give up the block."""
+        if self._block is not None:
+            with contextlib.suppress(OSError):  # Windows keeps a file that the other side still maps; its folder goes
+                self._block.path.unlink()
+            self._block = None
+
+
+class Receiver:
+    """Takes out what a `Sender` in another process laid; keeps its block mapped."""
+
+    def __init__(self) -> None:
+        self._block: Block | None = None
+
+    def receive(self, message: bytes, *, copy: bool) -> Any:
+        (path, size), skeleton = pickle.loads(message)
+        if path and (self._block is None or self._block.path != Path(path)):
+            self._block = Block(Path(path), size)
+        room = self._block.bytes if self._block is not None else np.empty(0, np.uint8)
+        return unwrap(skeleton, room, copy=copy)

@@ -1,0 +1,110 @@
+"""The worker process of a pool: one thread that runs chains until its parent has no more."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection as connections
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from fedrelay.engines.memory import Memory
+from fedrelay.engines.parcels import Receiver, Sender
+from fedrelay.engines.relay import Errand, Ground, operator_threads, relay
+from fedrelay.types import Chain, Drop, Outcome, Report, Tree
+
+
+@dataclass(frozen=True)
+class Round:
+    """What opens a round: the errand, and all chains."""
+
+    errand: Errand
+    chains: Sequence[Chain]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Chains to run, by number, and what their clients keep."""
+
+    numbers: tuple[int, ...]
+    memories: Mapping[int, Tree]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a chain; without params, its baton is the one it started with."""
+
+    number: int
+    params: torch.Tensor | None
+    weight: float
+    reports: tuple[Report, ...]
+    dropped: tuple[Drop, ...]
+
+    @classmethod
+    def of(cls, number: int, outcome: Outcome) -> Done:
+        params = outcome.baton.params
+        changed = None if params is outcome.chain.start.params else params
+        return cls(number, changed, outcome.baton.weight, outcome.reports, outcome.dropped)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The chains of a job and the new memories of their clients, or why there are none."""
+
+    done: tuple[Done, ...] = ()
+    memories: Mapping[int, Tree] = field(default_factory=dict)
+    failure: str = ""
+
+
+def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
+    """The life of a worker. Messages are (`"round"` or `"job"`, parcel); a job is answered with a parcel."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
+    threading.Thread(target=end_with_parent, args=(folder,), daemon=True).start()
+    ground: Ground = Receiver().receive(setup, copy=False)
+    board, inbox, outbox = Receiver(), Receiver(), Sender(Path(folder), name)
+    current: Round | None = None
+    connection.send_bytes(b"")  # ready
+    while True:
+        try:
+            kind, message = pickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        try:
+            if kind == "round":
+                current = board.receive(message, copy=False)
+                continue
+            assert current is not None
+            reply = perform(ground, current, inbox.receive(message, copy=False))
+            answer = outbox.send(reply)
+        except Exception:
+            answer = outbox.send(Reply(failure=traceback.format_exc()))
+        connection.send_bytes(answer)
+
+
+def perform(ground: Ground, current: Round, job: Job) -> Reply:
+    """Run the chains of a job, as the inline engine would with one thread."""
+    memory = Memory()
+    memory.restore(job.memories, 0)
+    with operator_threads(1):
+        done = tuple(
+            Done.of(number, relay(ground, current.errand, current.chains[number], memory)) for number in job.numbers
+        )
+    return Reply(done, memory.staged())
+
+
+def end_with_parent(folder: str) -> None:
+    """However the parent ends, its workers and their folder do not outlive it."""
+    parent = parent_process()
+    if parent is not None:
+        connections.wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
