@@ -43,7 +43,8 @@ def tell_drops(line: Line, named: set[int], console: Console) -> None:
         if drop["client"] in named or len(named) > MOST_DROPS:
             continue
         named.add(drop["client"])
-        text = f"round {line['round']}: client {drop['client']} was dropped: {drop['reason']}"
+        where = f"round {line['round']}, chain {drop['chain']}"
+        text = f"{where}: client {drop['client']} was dropped: {drop['reason']}"
         if len(named) > MOST_DROPS:
             text = "more clients were dropped; rounds.jsonl and the report name them all"
         console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

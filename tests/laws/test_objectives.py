@@ -50,7 +50,7 @@ def test_fedprox_without_a_pull_is_fedavg_to_the_bit():
 def test_in_a_chain_the_proximal_term_holds_to_the_previous_clients_model():
     # One step of 0.1 with μ = 1 from w = 0: nothing pulls at the first step of a visit, so a chain of single steps is
     # the same with and without μ. With two steps the second one of client 0 is 0.1 - 0.1 (-0.9 + 0.1) = 0.18, and
-    # client 1, which received 0.18, makes 3 · 1.18 = 3.54 -> -0.174, then 3 · 0.826 + (-0.174 - 0.18) = 2.124 -> -0.3864.
+    # client 1, which received 0.18, makes 3 · 1.18 = 3.54 -> -0.174, then 3 · 0.826 - 0.174 - 0.18 = 2.124 -> -0.3864.
     engine = two()
     visit = Visit(engine.federation.client(0), engine.task, {}, {}, 1, 0, 0)
     local = replace(TWO_STEPS, pull=Proximal(1.0))
@@ -159,8 +159,8 @@ def test_two_rounds_of_feddyn_by_hand():
     # Round 1. Client 0: -1 -> 0.1, then -0.9 + 0.1 = -0.8 -> 0.18; g_0 = 0 - 0.18. Client 1: 3 -> -0.3, then
     # 2.1 - 0.3 = 1.8 -> -0.48; g_1 = 0.48. h = -½ (0.18 - 0.48) = 0.15, θ = -0.15 - 0.15 = -0.3.
     # Round 2. Client 0: -1.3 + 0.18 = -1.12 -> -0.188, then -1.188 + 0.18 + 0.112 = -0.896 -> -0.0984;
-    # g_0 = -0.18 - 0.2016 = -0.3816. Client 1: 2.1 - 0.48 = 1.62 -> -0.462, then 1.614 - 0.48 - 0.162 = 0.972 -> -0.5592;
-    # g_1 = 0.48 + 0.2592 = 0.7392. h = 0.15 - ½ (0.2016 - 0.2592) = 0.1788, θ = -0.3288 - 0.1788 = -0.5076.
+    # g_0 = -0.18 - 0.2016 = -0.3816. Client 1: 2.1 - 0.48 = 1.62 -> -0.462, then 1.614 - 0.48 - 0.162 = 0.972
+    # -> -0.5592; g_1 = 0.48 + 0.2592 = 0.7392. h = 0.15 - ½ (0.2016 - 0.2592) = 0.1788, θ = -0.3288 - 0.1788 = -0.5076.
     engine, method = two(), feddyn(local=TWO_STEPS, fraction=1.0, alpha=1.0)
     state = advance(method, engine, start(method, engine))
     assert state.batons[0].params.item() == pytest.approx(-0.3)
@@ -180,7 +180,7 @@ def test_feddyn_follows_its_closed_form_and_ends_at_the_optimum():
 
 
 def test_as_alpha_vanishes_the_clients_of_feddyn_train_as_fedavgs():
-    """The server's step does not: it tends to the mean plus all mean changes so far, θ - h/α = mean(y) + Σ mean(y - θ)."""
+    """The server's step does not: it tends to the mean plus all mean changes, θ - h/α = mean(y) + Σ mean(y - θ)."""
     engine = three()
     plain = models_of(equal_fedavg(**ALL), engine, 1)[0]
     found = models_of(feddyn(**ALL, alpha=1e-4), engine, 1)[0]

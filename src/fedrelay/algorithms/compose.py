@@ -18,6 +18,7 @@ from fedrelay.errors import BadInput
 from fedrelay.merges import Mean
 from fedrelay.merges.every import Every
 from fedrelay.plans import Ring, Singles
+from fedrelay.plans.sampling import Sampler, Uniform
 from fedrelay.types import Algorithm, Merge, Plan, Work
 from fedrelay.visits.pulls import stacked
 from fedrelay.visits.sgd import Sgd
@@ -43,14 +44,25 @@ def compose(first: Algorithm, second: Algorithm) -> Algorithm:
 
 
 def one_plan(first: Plan, second: Plan) -> Plan:
-    """The plan that is not FedAvg's."""
+    """The plan that is not FedAvg's; a sampler decides among chains of any kind."""
+    if isinstance(first, Singles) and isinstance(second, Singles) and first.fraction != second.fraction:
+        raise BadInput(f"the fractions differ, {first.fraction} and {second.fraction}: give both methods the same")
     for plan, other in ((first, second), (second, first)):
-        if isinstance(other, Singles) and other == Singles(other.fraction):
-            same = getattr(plan, "fraction", other.fraction) == other.fraction
-            if same or type(plan) is not Singles:
-                return plan
-            raise BadInput(f"the fractions differ, {first} and {second}: give both methods the same")
+        if isinstance(other, Singles):
+            sampled = with_sampler(plan, other.sampler)
+            if sampled is not None:
+                return sampled
     raise BadInput(f"both say who trains after whom, {name_of(first)} and {name_of(second)}: only one of them can")
+
+
+def with_sampler(plan: Any, sampler: Sampler) -> Plan | None:
+    """The plan with this sampler, if it has none of its own that is another one."""
+    if sampler in (Uniform(), getattr(plan, "sampler", None)):
+        return plan  # type: ignore[no-any-return]
+    if getattr(plan, "sampler", None) == Uniform():
+        return replace(plan, sampler=sampler)  # type: ignore[no-any-return]
+    inner = with_sampler(plan.plan, sampler) if hasattr(plan, "plan") else None
+    return None if inner is None else replace(plan, plan=inner)
 
 
 def one_update(first: Work, second: Work) -> Work:

@@ -48,9 +48,7 @@ class FusedLoss:
     def adapt(self, task: Task) -> Task:
         if isinstance(task.model, Fused):
             if task.model.operator != self.operator:
-                raise BadInput(
-                    f"the model has a fusion module {task.model.operator!r}, the method wants {self.operator!r}"
-                )
+                raise BadInput(f"the model fuses by {task.model.operator!r}, but the method by {self.operator!r}")
             return task
         check_features(task, "FedFusion")
         return replace(task, model=Fused(task.model, self.operator))

@@ -133,7 +133,7 @@ def merged(state: State, params: Vector) -> State:
 
 def moved(state: State, weights: Vector, outcomes: Sequence[Outcome]) -> State:
     """The state with these weights; buffers (running statistics) are no weights, so they are only averaged."""
-    if state.trainable is None or state.trainable == len(weights):
+    if state.trainable in (None, len(outcomes[0].baton.params)):
         return merged(state, weights)
     params = mean_model(outcomes)
     params[: state.trainable] = weights[: state.trainable]

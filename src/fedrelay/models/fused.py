@@ -29,12 +29,15 @@ class Fusion(nn.Module):
 
     def forward(self, own: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
         if own.ndim == 4:  # images: channels come second; a 1x1 convolution is a linear layer on every pixel
-            fused = self(own.permute(0, 2, 3, 1), received.permute(0, 2, 3, 1))
-            return torch.Tensor.permute(fused, 0, 3, 1, 2)
-        if self.mix is not None:
-            mixed: torch.Tensor = self.mix(torch.cat((own, received), dim=-1))
-            return mixed
-        return torch.lerp(own, received, self.share)
+            fused = self.channels_last(own.permute(0, 2, 3, 1), received.permute(0, 2, 3, 1))
+            return fused.permute(0, 3, 1, 2)
+        return self.channels_last(own, received)
+
+    def channels_last(self, own: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
+        if self.mix is None:
+            return torch.lerp(own, received, self.share)
+        mixed: torch.Tensor = self.mix(torch.cat((own, received), dim=-1))
+        return mixed
 
 
 class FusedBody(nn.Module):

@@ -24,7 +24,8 @@ class Sgd:
     `batch` 0 takes all of the client's examples at once. The optimiser is new at every visit, so momentum does not
     travel. `clip` bounds the norm of the loss gradient, before weight decay. `sam` is the radius of sharpness-aware
     minimisation (Foret et al. 2021): the gradient is taken that far uphill, which costs a second pass. `pull` adds to
-    the gradient, `objective` takes the place of the loss.
+    the gradient, `objective` takes the place of the loss. A model that comes out more than `guard` times as long as it
+    went in has diverged: its client is dropped.
     """
 
     epochs: int = 1
@@ -36,6 +37,7 @@ class Sgd:
     clip: float | None = None
     schedule: Schedule = Constant()
     sam: float = 0.0
+    guard: float | None = 1e4
     pull: Pull | None = None
     objective: Objective | None = None
 
@@ -52,6 +54,8 @@ class Sgd:
         if self.clip is not None:
             within("clip", self.clip, above=0)
         within("sam", self.sam, least=0)
+        if self.guard is not None:
+            within("guard", self.guard, above=1)
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -135,7 +139,5 @@ def plain_steps(steps: int, momentum: float) -> float:
 def minimising(local: Sgd, objective: Objective) -> Sgd:
     """The same training with this objective; another one that is there already is not silently replaced."""
     if local.objective not in (None, objective):
-        raise BadInput(
-            f"one objective at a time takes the place of the loss: {local.objective} or {objective}, not both"
-        )
+        raise BadInput(f"only one objective can take the place of the loss: {local.objective} or {objective}, not both")
     return replace(local, objective=objective)
