@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from fedrelay.types import Outcome, State
+
+SAME = 1e-9  # relative: sums of the same durations in another order end at the same moment
 
 
 def everyone(state: State, outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], Sequence[Outcome]]:
     """Merge every chain of the round; nobody waits."""
     return outcomes, ()
+
+
+def first(state: State, outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], Sequence[Outcome]]:
+    """Take the chain that finishes first, with those that finish at the same moment; the others go on running."""
+    running = sorted((*state.waiting, *outcomes), key=lambda outcome: outcome.chain.slot)
+    now = min(outcome.finished_at for outcome in running)
+    done = [math.isclose(outcome.finished_at, now, rel_tol=SAME) for outcome in running]
+    return (
+        [outcome for outcome, is_done in zip(running, done, strict=True) if is_done],
+        [outcome for outcome, is_done in zip(running, done, strict=True) if not is_done],
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from fedrelay.types import Vector
+from fedrelay.types import Baton, Vector
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,15 @@ def weighted_sum(vectors: Iterable[Vector], weights: Iterable[float]) -> Vector:
     if total is None:
         raise ValueError("there is no vector to sum")
     return total
+
+
+def blend(batons: Sequence[Baton]) -> Vector:
+    """The one model that several batons stand for: their mean by the weight they have gathered, or the plain mean."""
+    if len(batons) == 1:
+        return batons[0].params
+    total = sum(baton.weight for baton in batons)
+    moved = [baton for baton in batons if baton.weight or not total]
+    return weighted_sum((b.params for b in moved), (b.weight / total if total else 1 / len(moved) for b in moved))
 
 
 def sha256(vector: Vector) -> str:

@@ -1,0 +1,76 @@
+"""Merging only now and then: in between, every slot keeps its own baton and the weight it has gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fedrelay.errors import BadInput, within
+from fedrelay.merges.mean import weight
+from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector
+
+
+@dataclass(frozen=True)
+class Every:
+    """Merge the slots' latest batons every `period` rounds (None: as many rounds as there are groups); chains that are
+    still running then are given up, and all slots begin anew (FedSeq 2022, Alg. 1; FedSeq journal 2024, Fig. 5).
+
+    The merge sees one outcome per slot: everything that happened to its baton since the last time.
+    """
+
+    merge: Merge
+    period: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.period is not None:
+            within("period", self.period, least=1)
+
+    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+        shared, server = self.merge.init(params, clients)
+        return shared, {"merge": server, "merged": params, "rounds": 0, "slots": {}}
+
+    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+        server = state.server
+        slots = {**server["slots"]}
+        merged = Baton(server["merged"])
+        for outcome in outcomes:
+            number = outcome.chain.slot
+            slots[number] = followed(slots.get(number), outcome, merged)
+        rounds = server["rounds"] + 1
+        if rounds < self.rounds(state):
+            count = 1 + max(*slots, *(outcome.chain.slot for outcome in state.waiting), 0)
+            batons = tuple(baton_of(slots.get(number), merged) for number in range(count))
+            return replace(state, batons=batons, server={**server, "rounds": rounds, "slots": slots})
+        before = replace(state, batons=(merged,), server=server["merge"], waiting=())
+        after = self.merge(before, [slots[number] for number in sorted(slots)])
+        kept = {"merge": after.server, "merged": after.batons[0].params, "rounds": 0, "slots": {}}
+        return replace(after, server=kept)
+
+    def rounds(self, state: State) -> int:
+        """How many rounds there are between two merges."""
+        if self.period is not None:
+            return self.period
+        if "groups" not in state.memo:
+            raise BadInput(
+                "merging every so many rounds needs a period: this plan has no groups to take their number"
+            )
+        return len(state.memo["groups"])
+
+
+def baton_of(outcome: Outcome | None, merged: Baton) -> Baton:
+    """What a slot goes on with: its latest baton, with what it would count in a merge now."""
+    return merged if outcome is None else Baton(outcome.baton.params, weight(outcome))
+
+
+def followed(before: Outcome | None, outcome: Outcome, merged: Baton) -> Outcome:
+    """A slot's whole way since the last merge: what was known of it, followed by this outcome."""
+    chain, seen = outcome.chain, outcome.baton.weight - outcome.chain.start.weight
+    if before is None:
+        return replace(outcome, chain=replace(chain, start=merged), baton=Baton(outcome.baton.params, seen), dropped=())
+    given = None if chain.weight is None else chain.weight + (before.chain.weight or 0.0)
+    return replace(
+        before,
+        chain=Chain(merged, before.chain.clients + chain.clients, chain.slot, given),
+        baton=Baton(outcome.baton.params, before.baton.weight + seen),
+        reports=before.reports + outcome.reports,
+    )

@@ -1,0 +1,90 @@
+"""From sequential to parallel: the clients are grouped anew as rounds go by, into more and more groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from fedrelay import seeds
+from fedrelay.errors import within
+from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start_sampling
+from fedrelay.plans.grouping import Grouping
+from fedrelay.plans.groups import Groups, Limits, held
+from fedrelay.plans.growth import Growth
+from fedrelay.plans.sampling import Sampler, Uniform
+from fedrelay.plans.sampling.similar import beside
+from fedrelay.plans.traits import Traits
+from fedrelay.types import Chain, Outcome, Probe, State, Tree
+
+Moment = Literal["every_round", "growth"]
+
+
+@dataclass(frozen=True)
+class Regrouped:
+    """As many groups as `growth` says, but no more than clients; every round a `fraction` of them train (FedGSP 2022,
+    Alg. 1; FedSeq journal 2024, Alg. 1).
+
+    Groups are made anew `when` their number grows, or in every round. Without `shuffle` the clients of a group always
+    train in the same order. The next groups are made beside the round, so they cost no time where a core is free.
+    """
+
+    growth: Growth
+    grouping: Grouping = Grouping()
+    fraction: float = 0.2
+    laps: int = 1
+    when: Moment = "growth"
+    shuffle: bool = True
+    sampler: Sampler = Uniform()
+
+    def __post_init__(self) -> None:
+        within("fraction", self.fraction, above=0, most=1)
+        within("laps", self.laps, least=1)
+
+    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
+        traits = self.grouping.learn(probe, sizes, rng)
+        seed = int(rng.integers(2**62))
+        groups = self.groups(traits, sizes, seed, 1)
+        known = {"traits": traits.tree(), "clients": tuple(sizes), "seed": seed, "undescribed": traits.missing}
+        return {**start_sampling(groups, sizes, self.sampler, probe), **known}
+
+    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
+        memo, chains = chains_of_groups(state, self.fraction, self.laps, self.sampler, rng)
+        if not self.shuffle:
+            rank = seeds.rng(memo["seed"], "order").permutation(len(memo["clients"]))
+            chains = [replace(chain, clients=in_fixed_order(chain.clients, rank.tolist())) for chain in chains]
+        upcoming = state.round + 2
+        if self.regroups(len(memo["clients"]), upcoming):
+            traits = Traits.of(memo["traits"])
+            memo = {**memo, "next": beside(self.groups, traits, memo["clients"], memo["seed"], upcoming)}
+        return memo, chains
+
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+        known = {key: value for key, value in learn_from_groups(memo, self.sampler, outcomes).items() if key != "next"}
+        if "next" not in memo:
+            return known
+        groups = memo["next"].result()
+        return {**known, "groups": groups, "sizes": tuple(held(group, memo["clients"]) for group in groups)}
+
+    def regroups(self, clients: int, round: int) -> bool:
+        """Whether the groups of this round are not those of the round before."""
+        count, before = self.count(clients, round), self.count(clients, round - 1)
+        # Everybody alone is the same however it is come by.
+        return count > before or (self.when == "every_round" and count < clients)
+
+    def groups(self, traits: Traits, sizes: Sequence[int], seed: int, round: int) -> Groups:
+        """The groups that are made for this round: the same whenever and wherever they are made."""
+        limits = Limits(groups=self.count(len(sizes), round))
+        return self.grouping(traits, sizes, limits, seeds.rng(seed, "groups", round))
+
+    def count(self, clients: int, round: int) -> int:
+        """How many groups there are in this round."""
+        return min(self.growth(round), clients)
+
+
+def in_fixed_order(clients: Sequence[int], rank: Sequence[int]) -> tuple[int, ...]:
+    """The hops of a chain sorted by a rank, lap after lap."""
+    order = sorted(set(clients), key=rank.__getitem__)
+    return tuple(order) * (len(clients) // len(order))
