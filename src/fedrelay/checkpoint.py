@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fedrelay.costs import size_of
 from fedrelay.errors import BadInput
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State, Tree
 
 RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [Baton, Chain, Drop, Outcome, Report, State]
+PIECE = 1 << 24
+"""About so many bytes of memories are written, and read, at a time."""
+
+LENGTH = 8
 NAME = re.compile(r"round-(\d+)-([0-9a-f]{64})\.pt")
 
 
@@ -30,17 +36,61 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def save(folder: Path, state: State, memories: Mapping[int, Tree]) -> Path:
-    """Write the state and the clients' memories; the name carries the round and the fingerprint of the content."""
-    buffer = io.BytesIO()
-    torch.save({"state": state, "memories": dict(memories)}, buffer)
-    content = buffer.getvalue()
+    """Write the state and the clients' memories; the name carries the round and the fingerprint of the content.
+
+    A file is the state, the memories in pieces, an index of them, and the length of the index: so never more than a
+    piece is in main memory, however much all clients together keep.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"round-{state.round:06d}-{hashlib.sha256(content).hexdigest()}.pt"
-    write_atomically(path, content)
+    part = folder / f".round-{state.round:06d}.part"
+    digest = hashlib.sha256()
+    with part.open("wb") as file:
+        for content in contents(state, memories):
+            file.write(content)
+            digest.update(content)
+        file.flush()
+        os.fsync(file.fileno())
+    path = folder / f"round-{state.round:06d}-{digest.hexdigest()}.pt"
+    part.replace(path)
     for other in folder.iterdir():  # only the newest is needed, and it is safely there now
         if other != path and (NAME.fullmatch(other.name) or other.name.endswith(".part")):
             other.unlink()
     return path
+
+
+def contents(state: State, memories: Mapping[int, Tree]) -> Iterator[bytes]:
+    """The parts of a file, one after another."""
+    content = encoded(state)
+    yield content
+    index = [{"clients": list[int](), "start": 0, "length": len(content)}]
+    end = len(content)
+    for piece in pieces(memories):
+        content = encoded(piece)
+        yield content
+        index.append({"clients": list(piece), "start": end, "length": len(content)})
+        end += len(content)
+    words = json.dumps(index).encode()
+    yield words + len(words).to_bytes(LENGTH, "little")
+
+
+def pieces(memories: Mapping[int, Tree]) -> Iterator[dict[int, Tree]]:
+    """The memories in groups of about PIECE bytes."""
+    piece: dict[int, Tree] = {}
+    size = 0
+    for client, memory in memories.items():
+        piece[client] = memory
+        size += size_of(memory)
+        if size > PIECE:
+            yield piece
+            piece, size = {}, 0
+    if piece:
+        yield piece
+
+
+def encoded(tree: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(tree, buffer)
+    return buffer.getvalue()
 
 
 def load(folder: Path) -> tuple[State, Mapping[int, Tree]] | None:
@@ -50,12 +100,45 @@ def load(folder: Path) -> tuple[State, Mapping[int, Tree]] | None:
         return None
     newest = max(found, key=lambda match: int(match[1]))
     path = folder / newest[0]
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != newest[2]:
+    with path.open("rb") as file:
+        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
+    if fingerprint != newest[2]:
         raise BadInput(
             f"checkpoint {path.resolve()} is damaged (its content does not match the fingerprint in its name); "
             "nothing was overwritten: put back an intact copy, or start again in another --out folder"
         )
-    with torch.serialization.safe_globals(RECORDS):
-        saved = torch.load(io.BytesIO(content), weights_only=True)
-    return saved["state"], saved["memories"]
+    with path.open("rb") as file:
+        file.seek(-LENGTH, os.SEEK_END)
+        length = int.from_bytes(file.read(LENGTH), "little")
+        file.seek(-LENGTH - length, os.SEEK_END)
+        first, *rest = json.loads(file.read(length))
+    state: State = read(path, first["start"], first["length"])
+    places = {client: (entry["start"], entry["length"]) for entry in rest for client in entry["clients"]}
+    return state, Saved(path, places)
+
+
+def read(path: Path, start: int, length: int) -> Any:
+    """One piece of a file; nothing in it can run."""
+    with path.open("rb") as file, torch.serialization.safe_globals(RECORDS):
+        file.seek(start)
+        return torch.load(io.BytesIO(file.read(length)), weights_only=True)
+
+
+class Saved(Mapping[int, Tree]):
+    """The memories in a checkpoint, read piece by piece as they are asked for (in order, each piece once)."""
+
+    def __init__(self, path: Path, places: Mapping[int, tuple[int, int]]) -> None:
+        self._path, self._places = path, places
+        self._open: tuple[tuple[int, int] | None, Mapping[int, Tree]] = (None, {})
+
+    def __getitem__(self, client: int) -> Tree:
+        place = self._places[client]
+        if self._open[0] != place:
+            self._open = (place, read(self._path, *place))
+        return self._open[1][client]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)

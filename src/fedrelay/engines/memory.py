@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import IO, NamedTuple
@@ -140,7 +141,8 @@ class Shelf:
         slot = Slot(free.pop() if free else self._end, length, len(parcel.skeleton), parcel.size)
         self._end = max(self._end, slot.start + length)
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (as long as the shelf)
+            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (open as long as the shelf)
+            weakref.finalize(self, self._file.close)
         self._file.seek(slot.start)
         self._file.write(parcel.skeleton)
         self._file.write(room.data)
