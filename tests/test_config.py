@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from fedrelay import BadInput, config
+from fedrelay import BadInput, config, schema
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.visits.schedules import Step
 
@@ -22,7 +22,7 @@ def built(**changes):
 
 def test_defaults_are_filled_in_and_the_resolved_form_builds_the_same():
     first = built()
-    assert first.tables["algorithm"] == {"name": "fedavg", "fraction": 0.2}
+    assert first.tables["algorithm"] == {"name": "fedavg", "fraction": 0.2, "sampler": {"name": "uniform"}}
     assert first.tables["local"]["lr"] == 0.05
     assert first.tables["data"]["partition"] == {"name": "iid"}
     again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
@@ -46,9 +46,11 @@ def test_nested_choices_take_a_table_or_a_name():
 
 
 def test_none_is_said_by_a_word():
-    found = built(algorithm={"name": "fedseq", "max_clients": "none", "min_examples": 300})
-    assert found.algorithm.plan.max_clients is None
-    assert found.tables["algorithm"]["max_clients"] == "none"
+    def target(*, size: int | None = 5) -> int | None:
+        return size
+
+    assert schema.build(target, {}, "[here]", {}) == (5, {"size": 5})
+    assert schema.build(target, {"size": "none"}, "[here]", {}) == (None, {"size": "none"})
 
 
 @pytest.mark.parametrize(
