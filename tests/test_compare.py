@@ -1,0 +1,118 @@
+"""Runs side by side: one command, resumable, with a table, a page and machine-readable results."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+import tomli_w
+
+from fedrelay.cli import main
+from fedrelay.compare import Row, merged
+
+TABLES = {
+    "rounds": 3,
+    "seeds": [0, 1],
+    "reference": "all in one place",
+    "data": {"name": "digits", "clients": 10, "partition": {"name": "dirichlet", "alpha": 0.0}},
+    "model": {"name": "mlp", "hidden": [8]},
+    "local": {"batch": 16, "lr": 0.2},
+    "evaluate": {"every": 1},
+    "runs": {
+        "all in one place": {"algorithm": {"name": "centralized"}},
+        "fedavg": {"algorithm": {"name": "fedavg"}},
+        "fedseq + fedprox": {"algorithm": {"name": "fedseq+fedprox", "max_clients": 5}, "local": {"lr": 0.05}},
+    },
+}
+
+
+def told(tmp_path, monkeypatch, tables, *arguments) -> int:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "methods.toml").write_text(tomli_w.dumps(tables))
+    return main(["compare", "methods.toml", *arguments])
+
+
+def test_all_runs_of_a_file_end_in_one_table(tmp_path, monkeypatch, capsys):
+    assert told(tmp_path, monkeypatch, TABLES) == 0
+    out = tmp_path / "runs" / "methods"
+    found = json.loads((out / "results.json").read_text())
+    assert [row["name"] for row in found] == list(TABLES["runs"])
+    assert [len(row["summaries"]) for row in found] == [2, 2, 2]
+    reference = statistics.fmean(summary["accuracy"] for summary in found[0]["summaries"])
+    assert all(summary["target"] == pytest.approx(reference) for row in found[1:] for summary in row["summaries"])
+    text = (out / "results.md").read_text()
+    assert text.count("\n| ") == 1 + 1 + 3  # heading, rule, three runs
+    mean = statistics.fmean(summary["accuracy"] for summary in found[1]["summaries"])
+    assert f"| fedavg | {mean:.1%} ± " in text
+    assert (out / "report.html").is_file()
+    assert (out / "fedseq_+_fedprox" / "seed-1" / "summary.json").is_file()
+    assert "fedseq + fedprox" in capsys.readouterr().out
+
+
+def test_a_comparison_repeated_trains_nothing(tmp_path, monkeypatch):
+    tables = {**TABLES, "seeds": [0]}
+    assert told(tmp_path, monkeypatch, tables) == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("checkpoint/*")}
+    assert told(tmp_path, monkeypatch, tables) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("checkpoint/*")} == before
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    runs = {"wild": {"algorithm": {"name": "fedavg"}, "local": {"lr": 1e30}}, "tame": {"algorithm": {"name": "fedavg"}}}
+    tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")} | {"runs": runs}
+    assert told(tmp_path, monkeypatch, tables) == 1
+    text = (tmp_path / "runs" / "methods" / "results.md").read_text()
+    assert "| wild | failed |" in text
+    assert "wild failed: round 1: every chain failed" in text
+    assert "| tame | " in text
+
+
+def test_overrides_reach_every_run(tmp_path, monkeypatch):
+    assert told(tmp_path, monkeypatch, {**TABLES, "seeds": [4]}, "--set", "rounds=1", "--out", "here") == 0
+    found = json.loads((tmp_path / "here" / "results.json").read_text())
+    assert {summary["rounds"] for row in found for summary in row["summaries"]} == {1}
+
+
+def test_a_table_with_another_name_replaces_the_old_one_whole():
+    base = {"algorithm": {"name": "fedavg", "fraction": 0.5}, "local": {"lr": 1, "batch": 2}}
+    assert merged(base, {"algorithm": {"fraction": 0.1}})["algorithm"] == {"name": "fedavg", "fraction": 0.1}
+    assert merged(base, {"algorithm": {"name": "fedseq"}})["algorithm"] == {"name": "fedseq"}
+    assert merged(base, {"local": {"lr": 3}})["local"] == {"lr": 3, "batch": 2}
+    assert base["local"] == {"lr": 1, "batch": 2}
+
+
+def test_figures_over_seeds_are_means_with_their_spread():
+    row = Row("x", ({"accuracy": 0.5, "rounds_to": {"0.8": 4}}, {"accuracy": 0.7, "rounds_to": {"0.8": None}}))
+    # standard deviation of 0.5 and 0.7: 0.2 / √2 = 0.141
+    assert row.spread("accuracy", unit="{:.1%}".format) == "60.0% ± 14.1%"
+    assert row.spread("rounds_to", "0.8", unit="{:.0f}".format) == "–"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"runs": {}}, "there are no runs to compare"),
+        ({"reference": "centralised"}, "reference 'centralised' is no run"),
+        ({"seeds": [0, "one"]}, "seeds must be a list of whole numbers"),
+        ({"runs": {"a b": {}, "a_b": {}}, "reference": "a b"}, "two runs would share a folder"),
+        ({"rouns": 3}, "unknown key 'rouns'; did you mean 'rounds'"),
+        (
+            {"runs": {"x": {"algorithm": {"name": "fedprx"}}}, "reference": "x"},
+            "run 'x': [algorithm]: unknown name 'fedprx'",
+        ),
+    ],
+)
+def test_mistakes_are_refused_before_anything_runs(changes, message, tmp_path, monkeypatch, capsys):
+    assert told(tmp_path, monkeypatch, {**TABLES, **changes}) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_several_runs_at_a_time_give_the_same_results(tmp_path, monkeypatch):
+    tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")} | {"rounds": 2}
+    assert told(tmp_path, monkeypatch, tables, "--out", "one") == 0
+    assert told(tmp_path, monkeypatch, tables, "--out", "two", "--jobs", "2") == 0
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    prints = [[s["params_sha256"] for row in found for s in row["summaries"]] for found in (one, two)]
+    assert prints[0] == prints[1]
