@@ -12,7 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from fedrelay import __version__, catalogue, cli_data, config, demo, report
+from fedrelay import __version__, catalogue, cli_compare, cli_data, config, demo, report
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.live import follow
 
@@ -82,6 +82,9 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("kind", nargs="?", choices=sorted(catalogue.KINDS), help="default: everything")
     listing.add_argument("--json", action="store_true", help="for machines")
     listing.set_defaults(command=run_list)
+
+    cli_compare.add_compare(command("compare", "Do the runs of a TOML file side by side, with a table and a page."))
+    cli_compare.add_tune(command("tune", "Try several learning rates (or other values), hopeless ones not for long."))
 
     cli_data.add(command("data", "List, fetch and look at data sets."), shared)
 
