@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from fedrelay import seeds
 from fedrelay.errors import within
+from fedrelay.plans.aside import aside
+from fedrelay.plans.beside import beside
 from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start_sampling
 from fedrelay.plans.grouping import Grouping
 from fedrelay.plans.groups import Groups, Limits, held
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Sampler, Uniform
-from fedrelay.plans.sampling.similar import beside
 from fedrelay.plans.traits import Traits
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 
 Moment = Literal["every_round", "growth"]
+MANY = 500
+"""Clients from which on grouping takes so long that it is worth a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Regrouped:
             chains = [replace(chain, clients=in_fixed_order(chain.clients, rank.tolist())) for chain in chains]
         upcoming = state.round + 2
         if self.regroups(len(memo["clients"]), upcoming):
-            traits = Traits.of(memo["traits"])
-            memo = {**memo, "next": beside(self.groups, traits, memo["clients"], memo["seed"], upcoming)}
+            make = partial(self.groups, Traits.of(memo["traits"]), memo["clients"], memo["seed"], upcoming)
+            memo = {**memo, "next": beside(aside, make) if len(memo["clients"]) >= MANY else beside(make)}
         return memo, chains
 
     def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
