@@ -5,10 +5,11 @@ from __future__ import annotations
 from fedrelay.barrier import everyone
 from fedrelay.merges import Mean
 from fedrelay.plans import Ring
+from fedrelay.plans.sampling import Sampler, Uniform
 from fedrelay.types import Algorithm
 from fedrelay.visits.sgd import Sgd
 
 
-def fedcyclic(*, local: Sgd = Sgd(), fraction: float = 0.2, laps: int = 1) -> Algorithm:
+def fedcyclic(*, local: Sgd = Sgd(), fraction: float = 0.2, laps: int = 1, sampler: Sampler = Uniform()) -> Algorithm:
     """A fraction of the clients relay the model in one chain; the last model is the next one."""
-    return Algorithm(plan=Ring(fraction, laps), update=local, merge=Mean(), barrier=everyone)
+    return Algorithm(plan=Ring(fraction, laps, sampler), update=local, merge=Mean(), barrier=everyone)

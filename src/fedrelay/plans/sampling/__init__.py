@@ -1,0 +1,46 @@
+"""Samplers: which clients (or groups) head the chains of a round, and with which weight."""
+
+from collections.abc import Callable
+
+from fedrelay.plans.sampling.plain import BySize, Full, Multinomial, Original, Subset, Uniform
+from fedrelay.plans.sampling.seam import Distributions, Draw, Learner, Sampler, draw, learn, share, spread, start
+from fedrelay.plans.sampling.similar import BySimilarity
+from fedrelay.plans.sampling.target import Census, Target
+from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
+
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
+    "uniform": Uniform,
+    "original": Original,
+    "full": Full,
+    "md": Multinomial,
+    "by_size": BySize,
+    "by_similarity": BySimilarity,
+    "target": Target,
+}
+
+__all__ = [
+    "SAMPLERS",
+    "BySimilarity",
+    "BySize",
+    "Census",
+    "Distributions",
+    "Draw",
+    "Full",
+    "Learner",
+    "Multinomial",
+    "Original",
+    "Sampler",
+    "Subset",
+    "Target",
+    "Uniform",
+    "Urn",
+    "Urns",
+    "by_clusters",
+    "by_size",
+    "draw",
+    "learn",
+    "multinomial",
+    "share",
+    "spread",
+    "start",
+]

@@ -1,0 +1,61 @@
+"""Target sampling: what clustering by similarity would find if it could look at the clients' classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedrelay.errors import BadInput
+from fedrelay.plans.groups import Groups
+from fedrelay.plans.sampling.seam import NOTHING
+from fedrelay.plans.sampling.trees import ward
+from fedrelay.plans.sampling.urns import Urns, by_clusters
+from fedrelay.types import Baton, Drop, Outcome, Probe, Report, Tree, Visit
+
+
+@dataclass(frozen=True)
+class Census:
+    """A visit that only counts the client's examples of every class."""
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        labels = visit.client.examples.labels[visit.client.rows.numpy()]
+        counts = torch.from_numpy(np.bincount(labels, minlength=visit.task.classes))
+        return baton, visit.memory, Report(visit.client.id, 0, uplink={"classes": counts})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Clustered by known classes: the ideal that similarity approaches (clustered sampling 2021, Sec. 6). Every client
+    must tell how many examples of which class it has, so it is a reference, not something to deploy.
+
+    Paper: only clients of one class are considered; with mixed ones, Ward's clustering of the class shares takes the
+    place of that of the gradients.
+    """
+
+    def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
+        if "tree" not in memo:
+            raise BadInput("target sampling must know the clients' classes: give the memo that begin() made of them")
+        return by_clusters(memo["tree"].numpy(), sizes, count)
+
+    def init(self, probe: Probe) -> Tree:
+        answers = list(probe(Census()))
+        for answer in answers:
+            if isinstance(answer, Drop):
+                raise BadInput(
+                    f"target sampling must know every client's classes; client {answer.client}: {answer.reason}"
+                )
+        return {"classes": torch.stack([answer.uplink["classes"] for answer in answers if isinstance(answer, Report)])}
+
+    def begin(self, memo: Tree, groups: Groups) -> Tree:
+        if memo.get("groups") == groups:
+            return memo
+        counts = np.array([memo["classes"][list(group)].sum(dim=0).numpy() for group in groups], dtype=np.float64)
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        tree = torch.from_numpy(ward(shares, range(len(groups)), len(groups), "l2"))
+        return {**memo, "groups": groups, "tree": tree}
+
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+        return memo
