@@ -62,7 +62,7 @@ class WithAbsent:
 @dataclass(frozen=True)
 class InverseDistance:
     """Every chain counts with the inverse of its distance from the plain mean of all models, so that outliers count
-    little (IDA: Yeganeh et al. 2020, Eq. 3); with `by_examples` also with the examples it has seen.
+    little (IDA: Yeganeh et al. 2020); with `by_examples` also with the examples it has seen.
 
     Paper: a small number is added to the distances, so that a model at the mean does not count for ever.
     """

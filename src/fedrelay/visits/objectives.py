@@ -76,7 +76,7 @@ WIDTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 5, 10, 15, 20, 25, 30, 35, 100,
 @dataclass(frozen=True)
 class Discrepancy:
     """Stay close to the received model in what the features look like: cross-entropy plus `weight` times the squared
-    maximum mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018, Eq. 3).
+    maximum mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018).
 
     `between` = "logits" compares outputs instead, as the authors' code does; it works with every model.
     """
