@@ -17,11 +17,14 @@ from fedrelay.federate import DATA
 from fedrelay.latency import DISTRIBUTIONS
 from fedrelay.merges import MERGES
 from fedrelay.models import MODELS
+from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.visits.objectives import OBJECTIVES
 from fedrelay.visits.pulls import PULLS
+from fedrelay.visits.probes import PROBES
 from fedrelay.visits.schedules import SCHEDULES
+from fedrelay.visits.traits import TRAITS
 
 KINDS: dict[str, schema.Table] = {
     "algorithms": ALGORITHMS,
@@ -36,6 +39,10 @@ KINDS: dict[str, schema.Table] = {
     "objectives": OBJECTIVES,
     "growths": GROWTHS,
     "distributions": DISTRIBUTIONS,
+    "traits": TRAITS,
+    "distances": DISTANCES,
+    "groupers": GROUPERS,
+    "probes": PROBES,
 }
 GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""

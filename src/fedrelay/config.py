@@ -22,6 +22,7 @@ from fedrelay.federate import federate
 from fedrelay.latency import DISTRIBUTIONS, Distribution, Latency
 from fedrelay.merges import MERGES
 from fedrelay.models import MODELS
+from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper, Trait
 from fedrelay.plans.growth import GROWTHS, Growth
 from fedrelay.plans.sampling import SAMPLERS, Sampler
 from fedrelay.record import Evaluate, Recorder
@@ -29,9 +30,11 @@ from fedrelay.run import adapted
 from fedrelay.task import Task
 from fedrelay.types import Algorithm, Engine, Merge
 from fedrelay.visits.objectives import OBJECTIVES, Objective
+from fedrelay.visits.probes import PROBES, ProbeNetwork
 from fedrelay.visits.pulls import PULLS, Pull
 from fedrelay.visits.schedules import SCHEDULES, Schedule
 from fedrelay.visits.sgd import Sgd
+from fedrelay.visits.traits import TRAITS
 
 Tables = dict[str, Any]
 
@@ -44,6 +47,10 @@ CHOICES: dict[Any, schema.Table] = {
     Merge: MERGES,
     Pull: PULLS,
     Objective: OBJECTIVES,
+    Trait: TRAITS,
+    Distance: DISTANCES,
+    Grouper: GROUPERS,
+    ProbeNetwork: PROBES,
 }
 """Which table a parameter of this type is chosen from."""
 

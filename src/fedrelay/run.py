@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fedrelay import costs, seeds
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Vector, Work
+from fedrelay.latency import Latency
+from fedrelay.task import Task
+from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Tree, Vector, Work
+from fedrelay.vectors import blend, is_finite
 
 
-def train(algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | None = None) -> Iterator[State]:
-    """Every state after a round, up to round `rounds`; from the beginning, or on from `state`."""
+def train(
+    algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | None = None, latency: Latency | None = None
+) -> Iterator[State]:
+    """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
+    have a virtual clock."""
     if state is None:
         state = start(algorithm, engine)
     while state.round < rounds:
-        state = advance(algorithm, engine, state)
+        state = advance(algorithm, engine, state, latency)
         yield state
 
 
@@ -24,42 +30,85 @@ def start(algorithm: Algorithm, engine: Engine) -> State:
     """The state before the first round; clients remember nothing of an earlier run."""
     if algorithm.pooled and len(engine.sizes) > 1:
         raise BadInput("the centralised reference trains on pooled data: give it a federation.pooled() of one client")
+    if adapted(algorithm, engine.task) != engine.task:
+        raise BadInput(
+            "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
+        )
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
-
-    def probe(work: Work) -> Sequence[Report | Drop]:
-        chains = [Chain(Baton(params), (client,)) for client in range(len(engine.sizes))]
-        outcomes = engine.run(work, chains, {}, 0)
-        return [outcome.reports[0] if outcome.reports else outcome.dropped[0] for outcome in outcomes]
-
-    memo = algorithm.plan.init(probe, engine.sizes, seeds.rng(engine.seed, "plan"))
+    memo = algorithm.plan.init(Probing(engine, params), engine.sizes, seeds.rng(engine.seed, "plan"))
     shared, server = algorithm.merge.init(params, len(engine.sizes))
-    return State(0, (Baton(params),) * algorithm.slots, shared, server, memo)
+    batons = (Baton(params),) * algorithm.slots
+    trainable, examples = engine.task.layout.trainable, sum(engine.sizes)
+    return State(0, batons, shared, server, memo, trainable=trainable, examples=examples)
 
 
-def advance(algorithm: Algorithm, engine: Engine, state: State) -> State:
+@dataclass(frozen=True)
+class Probing:
+    """Runs a Work once on every client, before the first round (in round 0), from the initial model."""
+
+    engine: Engine
+    params: Vector
+
+    @property
+    def task(self) -> Task:
+        return self.engine.task
+
+    def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
+        chains = [Chain(Baton(self.params), (client,)) for client in range(len(self.engine.sizes))]
+        for outcome in self.engine.run(work, chains, {}, 0):
+            yield outcome.reports[0] if outcome.reports else outcome.dropped[0]
+
+
+def adapted(algorithm: Algorithm, task: Task) -> Task:
+    """The task as the method's update asks for it (FedFusion adds a module); a model that lacks something is refused."""
+    adapt = getattr(algorithm.update, "adapt", None)
+    return task if adapt is None else adapt(task)
+
+
+def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency | None = None) -> State:
     """One round: plan, relay, merge."""
     began = time.perf_counter()
     round = state.round + 1
     memo, chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
     check(chains, round)
     outcomes = list(engine.run(algorithm.update, chains, state.shared, round))
+    if latency is not None and not algorithm.pooled:
+        pace = latency.draw(len(engine.sizes), engine.seed)
+        outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed)
     good = [outcome for outcome in outcomes if outcome.reports]
-    if not good:
+    if not good and not state.waiting:
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = algorithm.barrier(state, good)
-    known = replace(state, memo=algorithm.plan.learn(memo, outcomes))
+    clock = max((outcome.finished_at for outcome in ready), default=state.clock)
+    known = replace(state, memo=algorithm.plan.learn(memo, outcomes), waiting=tuple(waiting), clock=clock)
     merged = algorithm.merge(known, ready) if ready else known
-    paid = costs.Traffic() if algorithm.pooled else costs.traffic(outcomes, deployed(state), state.shared)
-    log = {**describe(round, outcomes), **paid.log(), "seconds": time.perf_counter() - began}
-    after = replace(merged, round=round, waiting=tuple(waiting), log=log)
+    if not all(is_finite(baton.params) for baton in merged.batons):
+        raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
+    log = {
+        "groups": len(chains),
+        **describe(round, outcomes),
+        **known.memo.get("log", {}),
+        **undescribed(known.memo, round),
+        **paid(algorithm, outcomes, state).log(),
+        "simulated_seconds": None if latency is None or algorithm.pooled else clock - state.clock,
+        "seconds": time.perf_counter() - began,
+    }
+    after = replace(merged, round=round, log=log)
     engine.commit(round)
     return after
 
 
 def deployed(state: State) -> Vector:
-    """The model one would use now."""
-    return state.batons[0].params
+    """The model one would use now: the baton, or the mean of several by the weight they have gathered."""
+    return blend(state.batons)
+
+
+def paid(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
+    """What the round sent; the centralised reference sends nothing."""
+    if algorithm.pooled:
+        return costs.Traffic()
+    return costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
 
 
 def check(chains: Sequence[Chain], round: int) -> None:
@@ -84,7 +133,9 @@ def describe(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
         "round": round,
         "train_loss": sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
         "clients": len({report.client for report in reports}),
+        "participants": tuple(sorted({report.client for report in reports})),
         "chains": len(outcomes),
+        "visits": len(reports),
         "drops": [
             {"client": drop.client, "chain": number, "hop": drop.hop, "reason": drop.reason}
             for number, outcome in enumerate(outcomes)
@@ -93,6 +144,12 @@ def describe(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
         "depth": costs.depth(outcomes),
         "examples": examples,
     }
+
+
+def undescribed(memo: Tree, round: int) -> dict[str, object]:
+    """In the record of the first round: who could not be described, and so was grouped at random."""
+    missing = memo.get("undescribed", ()) if round == 1 else ()
+    return {"undescribed": [{"client": client, "reason": reason} for client, reason in missing]} if missing else {}
 
 
 def every_chain_failed(round: int, outcomes: Sequence[Outcome]) -> str:

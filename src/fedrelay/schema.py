@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import types
@@ -72,6 +73,8 @@ def build(
         table = next((choices[part] for part in (hint, *typing.get_args(hint)) if part in choices), None)
         if table is not None and value != NONE:
             arguments[name], resolved[name] = build_named(table, value, here, choices)
+        elif isinstance(value, Mapping) and (record := record_of(hint)) is not None:
+            arguments[name], resolved[name] = build(record, value, here, choices)
         else:
             arguments[name] = convert(value, hint, here)
             resolved[name] = plain(arguments[name], choices)
@@ -79,6 +82,11 @@ def build(
         return target(**given, **arguments), resolved
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from error
+
+
+def record_of(hint: Any) -> Callable[..., Any] | None:
+    """The dataclass that a parameter takes, if it takes one."""
+    return next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)  # type: ignore[return-value]
 
 
 def build_named(table: Table, value: Any, where: str, choices: Mapping[Any, Table]) -> tuple[Any, dict[str, Any]]:

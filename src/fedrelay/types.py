@@ -96,7 +96,11 @@ class State:
     waiting: tuple[Outcome, ...] = ()
     clock: float = 0.0
     log: Tree = field(default_factory=dict)
-    """What the last round did and cost: one line of rounds.jsonl."""
+    """What the last round did and cost: one line of rounds.jsonl (but for the list of who took part)."""
+    trainable: int | None = None
+    """How many of a baton's numbers are trained; those after them are buffers. None: all of them."""
+    examples: int = 0
+    """Of all clients together, whether they take part or not."""
 
 
 class Work(Protocol):
@@ -131,8 +135,19 @@ class Merge(Protocol):
     def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State: ...
 
 
-Probe: TypeAlias = Callable[[Work], Sequence["Report | Drop"]]
-"""Runs a Work once on every client, from the initial model: one report (or drop) per client, in order."""
+class Probe(Protocol):
+    """Runs a Work once on every client, from the initial model: one report (or drop) per client, in order, as they come.
+
+    What a client sends may be as large as a model: take one answer after another, and keep only what is needed.
+    """
+
+    @property
+    def task(self) -> Task:
+        """What the clients are going to learn."""
+        ...
+
+    def __call__(self, work: Work, /) -> Iterator[Report | Drop]: ...
+
 
 Barrier: TypeAlias = Callable[[State, Sequence[Outcome]], tuple[Sequence[Outcome], Sequence[Outcome]]]
 """Which outcomes are merged now, and which wait for a later round."""
@@ -142,7 +157,8 @@ Barrier: TypeAlias = Callable[[State, Sequence[Outcome]], tuple[Sequence[Outcome
 class Algorithm:
     """A method is four choices: plan, update, merge, barrier.
 
-    `slots` batons coexist between merges. `pooled` marks the reference that sees all data as one client.
+    `slots` batons coexist at the start. `pooled` marks the reference that sees all data as one client. `relayed`: what
+    one client of a chain sends to the next goes through the server.
     """
 
     plan: Plan
@@ -151,6 +167,7 @@ class Algorithm:
     barrier: Barrier
     slots: int = 1
     pooled: bool = False
+    relayed: bool = False
 
 
 class Engine(Protocol):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrelay.errors import within
-from fedrelay.plans.groups import Groups, held, random_groups
-from fedrelay.plans.sampling import Sampler, Uniform, share
+from fedrelay.plans import sampling
+from fedrelay.plans.grouping import Grouping
+from fedrelay.plans.groups import Groups, Limits, held
+from fedrelay.plans.sampling import Draw, Sampler, Uniform, share
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 
 
@@ -20,8 +22,8 @@ class Superclients:
 
     fraction: float = 0.2
     laps: int = 1
-    min_examples: int | None = None
-    max_clients: int | None = 10
+    limits: Limits = Limits(max_clients=10)
+    grouping: Grouping = Grouping()
     sampler: Sampler = Uniform()
 
     def __post_init__(self) -> None:
@@ -29,8 +31,10 @@ class Superclients:
         within("laps", self.laps, least=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        groups = random_groups(sizes, rng, min_examples=self.min_examples, max_clients=self.max_clients)
-        return start_sampling(groups, sizes, self.fraction, self.sampler)
+        self.limits.check(sizes)  # before the clients are put to work
+        traits = self.grouping.learn(probe, sizes, rng)
+        groups = self.grouping(traits, sizes, self.limits, rng)
+        return {**start_sampling(groups, sizes, self.sampler, probe), "undescribed": traits.missing}
 
     def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
         return chains_of_groups(state, self.fraction, self.laps, self.sampler, rng)
@@ -50,7 +54,7 @@ class Singles:
         within("fraction", self.fraction, above=0, most=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        return start_sampling(tuple((client,) for client in range(len(sizes))), sizes, self.fraction, self.sampler)
+        return start_sampling(singles(sizes), sizes, self.sampler, probe)
 
     def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
         return chains_of_groups(state, self.fraction, 1, self.sampler, rng)
@@ -61,32 +65,48 @@ class Singles:
 
 @dataclass(frozen=True)
 class Ring:
-    """One chain through a random `fraction` of all clients, in a new random order every lap (FedCyclic)."""
+    """One chain through a `fraction` of all clients, in a new random order every lap (FedCyclic).
+
+    Uniform unless another sampler says who; being drawn twice or with another weight makes no difference in one chain.
+    """
 
     fraction: float = 0.2
     laps: int = 1
+    sampler: Sampler = Uniform()
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
         within("laps", self.laps, least=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        return {"clients": len(sizes)}
+        return start_sampling(singles(sizes), sizes, self.sampler, probe)
 
     def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
         select, order = rng.spawn(2)
-        total = state.memo["clients"]
-        group = sorted(select.choice(total, share(self.fraction, total), replace=False).tolist())
-        return state.memo, [Chain(state.batons[0], in_order(group, self.laps, order))]
+        memo, drawn = draw(state.memo, self.fraction, self.sampler, select)
+        clients = in_order(sorted(d.index for d in drawn), self.laps, order)
+        return {**memo, "log": {**memo["log"], "groups": 1}}, [Chain(state.batons[0], clients)]
 
     def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return memo
+        return learn_from_groups(memo, self.sampler, outcomes)
 
 
-def start_sampling(groups: Groups, sizes: Sequence[int], fraction: float, sampler: Sampler) -> Tree:
+def singles(sizes: Sequence[int]) -> Groups:
+    """Everybody alone."""
+    return tuple((client,) for client in range(len(sizes)))
+
+
+def start_sampling(groups: Groups, sizes: Sequence[int], sampler: Sampler, probe: Probe) -> Tree:
     """The memo of a plan that draws among groups."""
     held_by = tuple(held(group, sizes) for group in groups)
-    return {"groups": groups, "sizes": held_by, "sampler": sampler.init(held_by, share(fraction, len(groups)))}
+    return {"groups": groups, "sizes": held_by, "sampler": sampling.start(sampler, probe)}
+
+
+def draw(memo: Tree, fraction: float, sampler: Sampler, rng: np.random.Generator) -> tuple[Tree, list[Draw]]:
+    """Draw among the groups of the memo; what there is to say of the draw goes into the round's record."""
+    groups, sizes = memo["groups"], memo["sizes"]
+    known, drawn, said = sampling.draw(sampler, memo["sampler"], groups, sizes, share(fraction, len(groups)), rng)
+    return {**memo, "sampler": known, "log": {"sampling": said, "groups": len(groups)}}, drawn
 
 
 def chains_of_groups(
@@ -94,16 +114,14 @@ def chains_of_groups(
 ) -> tuple[Tree, list[Chain]]:
     """Draw groups; each becomes a chain that starts from the current model."""
     select, order = rng.spawn(2)
-    groups, sizes = state.memo["groups"], state.memo["sizes"]
-    drawn = sampler(state.memo["sampler"], sizes, share(fraction, len(groups)), select)
-    chains = [Chain(state.batons[0], in_order(groups[d.index], laps, order), weight=d.weight) for d in drawn]
-    return {**state.memo, "drawn": tuple(d.index for d in drawn)}, chains
+    memo, drawn = draw(state.memo, fraction, sampler, select)
+    groups = memo["groups"]
+    return memo, [Chain(state.batons[0], in_order(groups[d.index], laps, order), weight=d.weight) for d in drawn]
 
 
 def learn_from_groups(memo: Tree, sampler: Sampler, outcomes: Sequence[Outcome]) -> Tree:
-    """Tell the sampler what came back from each group that was drawn."""
-    drawn = tuple(zip(memo["drawn"], outcomes, strict=True))
-    return {**memo, "sampler": sampler.learn(memo["sampler"], drawn)}
+    """Tell the sampler what came back."""
+    return {**memo, "sampler": sampling.learn(sampler, memo["sampler"], outcomes)}
 
 
 def in_order(group: Sequence[int], laps: int, rng: np.random.Generator) -> tuple[int, ...]:

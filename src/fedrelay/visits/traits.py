@@ -1,0 +1,169 @@
+"""Traits (ψ) at the client: what it tells the server about its data, once, before training, instead of the data.
+
+Each is a Work whose report carries one vector, `trait`. `kind` says what the numbers are (see plans/distances.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import nn
+
+from fedrelay.errors import BadInput, within
+from fedrelay.task import EVALUATION_BATCH, Task
+from fedrelay.types import Baton, Report, Tree, Visit, Work
+from fedrelay.visits.schedules import Constant
+from fedrelay.visits.sgd import Sgd
+from fedrelay.visits.task2vec import Task2Vec
+
+PADDING = -100  # a target that does not count
+
+
+@dataclass(frozen=True)
+class ClassifierWeights:
+    """The weights of the linear layers (all, the last two or the last one) after `epochs` of training on the client
+    alone, from the common initial model; the server keeps the principal components that hold `variance` of their
+    variance (FedSeq 2022, ψ_clf).
+
+    `layers = "model"` takes every weight of the network. `standardise` divides every number by its spread over the
+    clients before the components are computed, as the journal's published code does. `local` says how to train; if it
+    is not given, as the run trains.
+    """
+
+    layers: Literal["all", "last2", "last", "model"] = "all"
+    epochs: int = 10
+    variance: float = 0.9
+    standardise: bool = False
+    local: Sgd | None = None
+    kind: ClassVar[Literal["weights"]] = "weights"
+
+    def __post_init__(self) -> None:
+        within("epochs", self.epochs, least=1)
+        within("variance", self.variance, above=0, most=1)
+
+    def trained_like(self, local: Work) -> ClassifierWeights:
+        return replace(self, local=self.local or own(local))
+
+    def check(self, task: Task) -> None:
+        linear_layers(task.desk.network, self.layers)
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        after, examples = trained_alone(self.local, self.epochs, baton, visit)
+        if self.layers == "model":
+            trait = after.params[: visit.task.layout.trainable]
+        else:
+            pieces = visit.task.layout.pieces(after.params)
+            names = linear_layers(visit.task.desk.network, self.layers)
+            trait = torch.cat([pieces[name].reshape(-1) for name in names])
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": trait})
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure of each class the client's model is, after `epochs` of training on the client alone, on public exemplars
+    of that class (FedSeq 2022, ψ_conf; journal 2024, Eq. 2).
+
+    `rule`: `softmax` of the mean output for each class (the equation), or `published`: the mean probability of each
+    class, divided by their sum, as the authors' code does. `local` says how to train; if it is not given, as the run
+    trains.
+    """
+
+    epochs: int = 10
+    rule: Literal["softmax", "published"] = "softmax"
+    local: Sgd | None = None
+    kind: ClassVar[Literal["shares"]] = "shares"
+    variance: ClassVar[float] = 1.0
+    standardise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        within("epochs", self.epochs, least=1)
+
+    def trained_like(self, local: Work) -> Confidence:
+        return replace(self, local=self.local or own(local))
+
+    def check(self, task: Task) -> None:
+        if task.public is None:
+            raise BadInput(
+                "confidence vectors need public exemplars: exemplars = 10 under [data] holds ten test examples of each "
+                "class out for them"
+            )
+        if task.model.loss == "output":
+            raise BadInput("confidence vectors need a model that tells classes apart; this one returns its own loss")
+
+    @torch.no_grad()
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        self.check(visit.task)
+        with torch.enable_grad():
+            after, examples = trained_alone(self.local, self.epochs, baton, visit)
+        sums, counts = torch.zeros(visit.task.classes), torch.zeros(visit.task.classes)
+        visit.task.desk.load(after.params, training=False)
+        assert visit.task.public is not None
+        for x, y in visit.task.public.batches(EVALUATION_BATCH):
+            output, target = predictions(visit.task.desk.network(x), y)
+            scores = output.softmax(-1) if self.rule == "published" else output
+            sums.index_add_(0, target, scores.gather(1, target[:, None])[:, 0])
+            counts.index_add_(0, target, torch.ones(len(target)))
+        mean = (sums / counts)[counts > 0]  # classes too rare for an exemplar say nothing of anybody
+        trait = mean / mean.sum() if self.rule == "published" else mean.softmax(0)
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": trait})
+
+
+@dataclass(frozen=True)
+class ClassHistogram:
+    """How many examples of each class the client has (FedGSP 2022, V_k). Nothing is trained, but the client reveals its
+    label distribution, and its size, to the server: choose another trait where that is private."""
+
+    kind: ClassVar[Literal["counts"]] = "counts"
+    variance: ClassVar[float] = 1.0
+    standardise: ClassVar[bool] = False
+
+    def trained_like(self, local: Work) -> ClassHistogram:
+        return self
+
+    def check(self, task: Task) -> None:
+        if task.model.loss == "output":
+            raise BadInput("a histogram of classes needs examples with classes; these have none")
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        self.check(visit.task)
+        y = visit.client.examples.y[visit.client.rows].reshape(-1).long()
+        counts = torch.bincount(y[y != PADDING], minlength=visit.task.classes).float()
+        return baton, visit.memory, Report(visit.client.id, 0, uplink={"trait": counts})
+
+
+def own(local: Work) -> Sgd | None:
+    """How the run trains, without what belongs to its method (pulls, objectives, schedules)."""
+    if not isinstance(local, Sgd):
+        return None
+    return replace(local, pull=None, objective=None, schedule=Constant())
+
+
+def trained_alone(local: Sgd | None, epochs: int, baton: Baton, visit: Visit) -> tuple[Baton, int]:
+    """The model after this many epochs on the client, and how many examples that took."""
+    after, _, report = replace(local or Sgd(), epochs=epochs, steps=None)(baton, visit)
+    return after, report.examples
+
+
+def linear_layers(network: nn.Module, layers: str) -> list[str]:
+    """The names of the weights of the linear layers, from the input on: all, the last two or the last one."""
+    names = [f"{name}.weight" for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    if not names and layers != "model":
+        raise BadInput('the model has no linear layer to take weights from: layers = "model" takes all weights')
+    return names[{"last": -1, "last2": -2}.get(layers, 0) :]
+
+
+def predictions(output: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """One row per prediction (every position of a sequence) that counts, and its target."""
+    output, target = output.reshape(-1, output.shape[-1]), y.reshape(-1).long()
+    counts = target != PADDING
+    return output[counts], target[counts]
+
+
+TRAITS = {
+    "classifier": ClassifierWeights,
+    "confidence": Confidence,
+    "task2vec": Task2Vec,
+    "histogram": ClassHistogram,
+}
