@@ -3,38 +3,86 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedrelay.record import Line, Recorder
+from fedrelay.task import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 MOST_DROPS = 5
 
 
 def follow(recorder: Recorder, console: Console) -> None:
     """Run to the end, with a live display of accuracy, rounds per second and time left if this is a terminal."""
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TextColumn("accuracy {task.fields[accuracy]}"),
-        TextColumn("{task.fields[speed]} rounds/s"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(recorder.name, total=recorder.rounds, accuracy="…", speed="…")
-        began, first, named = time.perf_counter(), None, set[int]()
+    with bars(console) as progress:
+        recorder = replace(recorder, engine=Watched(recorder.engine, progress))
+        bar = progress.add_task(recorder.name, total=recorder.rounds, unit="rounds", said="accuracy …")
+        began, first, named, accuracy = time.perf_counter(), None, set[int](), "…"
         for line in recorder.run():
             first = line["round"] if first is None else first
             seconds = time.perf_counter() - began
             speed = (line["round"] - first + 1) / seconds if seconds else 0.0
-            progress.update(bar, completed=line["round"], speed=f"{speed:.1f}")
-            if line["accuracy"] is not None:
-                progress.update(bar, accuracy=f"{line['accuracy']:.1%}")
+            accuracy = accuracy if line["accuracy"] is None else f"{line['accuracy']:.1%}"
+            progress.update(bar, completed=line["round"], said=f"accuracy {accuracy} {speed:.1f} rounds/s")
             tell_drops(line, named, console)
+            tell_undescribed(line, console)
+
+
+def bars(console: Console) -> Progress:
+    """Bars that show how far something is, of what unit, what there is to say of it and how long it will take."""
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An engine around an engine: what clients do before the first round has a bar of its own as it comes in."""
+
+    engine: Engine
+    progress: Progress
+
+    @property
+    def task(self) -> Task:
+        return self.engine.task
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return self.engine.sizes
+
+    @property
+    def seed(self) -> int:
+        return self.engine.seed
+
+    def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
+        outcomes = self.engine.run(work, chains, shared, round)
+        if round:
+            yield from outcomes
+            return
+        bar = self.progress.add_task("describing", total=len(chains), unit="clients", said=type(work).__name__)
+        for outcome in outcomes:
+            self.progress.advance(bar)
+            yield outcome
+
+    def commit(self, round: int, /) -> None:
+        self.engine.commit(round)
+
+    def memories(self) -> tuple[int, Mapping[int, Tree]]:
+        return self.engine.memories()
+
+    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
+        self.engine.remember(round, memories)
 
 
 def tell_drops(line: Line, named: set[int], console: Console) -> None:
@@ -47,4 +95,11 @@ def tell_drops(line: Line, named: set[int], console: Console) -> None:
         text = f"{where}: client {drop['client']} was dropped: {drop['reason']}"
         if len(named) > MOST_DROPS:
             text = "more clients were dropped; rounds.jsonl and the report name them all"
+        console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_undescribed(line: Line, console: Console) -> None:
+    """Name the clients of which no trait came back."""
+    for missing in line.get("undescribed", ()):
+        text = f"client {missing['client']} could not be described, so it is grouped at random: {missing['reason']}"
         console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -175,10 +175,3 @@ def similarity(rows: NDArray[np.float32]) -> Floats:
     lengths = np.sqrt(np.diagonal(products))
     result: Floats = products / np.outer(lengths, lengths)
     return result
-
-
-def missing_words(missing: Sequence[tuple[int, str]]) -> list[str]:
-    """One line for each client that could not be described."""
-    return [
-        f"client {client} could not be described, so it is grouped at random: {reason}" for client, reason in missing
-    ]
