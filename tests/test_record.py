@@ -247,3 +247,64 @@ def test_sigkill_at_five_random_moments_and_resume_gives_the_same_bits(tmp_path)
 def written(folder: Path) -> int:
     path = folder / "rounds.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+LATENCY = {
+    "speed": {"name": "tiers", "values": [5.0, 50.0]},
+    "bandwidth": {"name": "lognormal", "median": 1.0},
+    "availability": {"name": "constant", "value": 0.9},
+}
+
+
+def test_with_a_latency_every_line_has_its_time_and_the_summary_the_time_to_each_share(tmp_path):
+    summary = run_whole(tmp_path / "run", latency=LATENCY, evaluate={"every": 1, "target": 0.2})
+    lines = read_lines(tmp_path / "run" / "rounds.jsonl")
+    assert all(line["simulated_seconds"] > 0 for line in lines)
+    for share, reached in summary["rounds_to"].items():
+        spent = None if reached is None else sum(line["simulated_seconds"] for line in lines[:reached])
+        assert summary["time_to"][share] == spent
+    assert any(time is not None for time in summary["time_to"].values())
+    assert summary["simulated_seconds"] == sum(line["simulated_seconds"] for line in lines)
+
+
+def test_without_a_latency_there_is_no_time_that_was_not_measured(whole):
+    _, summary = whole
+    assert summary["simulated_seconds"] is None
+    assert set(summary["time_to"].values()) == {None}
+
+
+def test_the_summary_counts_groups_relayed_traffic_and_estimates(tmp_path):
+    summary = run_whole(
+        tmp_path / "run",
+        rounds=4,
+        algorithm={"name": "fedgsp", "fraction": 0.5, "growth": {"name": "constant", "groups": 4}},
+    )
+    model = (64 * 8 + 8 + 8 * 10 + 10) * 4
+    visits = 4 * 2 * 5  # rounds, chains, clients of a chain
+    assert summary["parallelism"] == 4
+    assert summary["relayed"] == {"messages": 2 * 4 * 2 * 4, "bytes": 2 * 4 * 2 * 4 * model}
+    assert summary["estimates"]["traffic_bytes"] == 2 * visits * model == summary["bytes"]["total"]
+    assert summary["estimates"]["communication_seconds"] == pytest.approx(8 * visits * model * 2 / 567e6)
+    # forwards: two operations for each of 64 · 8 + 8 · 10 weights; backwards twice as much
+    training = 3 * 2 * (64 * 8 + 8 * 10) * summary["examples"] / 2
+    assert summary["estimates"]["computing_seconds"] == pytest.approx((training + 4 * model / 4) / 567e9)
+
+
+@pytest.mark.parametrize("algorithm", ["fedseqinter", "fedasyncseq", "fedseq2par", "fedgsp", "naivegsp"])
+def test_methods_with_more_state_are_resumed_to_the_same_bits(algorithm, tmp_path):
+    changes = {"algorithm": {"name": algorithm, "fraction": 0.5}, "latency": LATENCY}
+    one = run_whole(tmp_path / "whole", **changes)
+    for line in recorder_in(tmp_path / "run", **changes).run():
+        if line["round"] == 5:
+            break
+    resumed = recorder_in(tmp_path / "run", resume=True, **changes)
+    list(resumed.run())
+    assert resumed.summary()["params_sha256"] == one["params_sha256"]
+    assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
+
+
+def test_a_latency_for_other_clients_is_refused_before_the_run(tmp_path):
+    with pytest.raises(BadInput, match=r"latency\.speed: 3 values are given for 20 clients"):
+        recorder_in(tmp_path / "run", latency={"speed": {"name": "given", "values": [1.0, 2.0, 3.0]}})
+    with pytest.raises(BadInput, match=r"\[latency\]: unknown key 'speeds'; did you mean 'speed'"):
+        recorder_in(tmp_path / "run", latency={"speeds": {"name": "constant", "value": 1.0}})

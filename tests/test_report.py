@@ -257,3 +257,34 @@ def test_the_table_shows_every_share_in_one_unit(tmp_path):
     assert "70/90 %" in shown
     assert "<0.01/2.50" in shown
     assert "3/4" in shown
+
+
+def timed_run(folder, seconds=(1.0, 2.0, 3.0, 10.0), **changes):
+    lines = [
+        line_of(i, 0.2 * i, simulated_seconds=time, relayed={"messages": 4, "bytes": 400}, groups=2 * i)
+        for i, time in enumerate(seconds, 1)
+    ]
+    return report.load(run_folder(folder, lines, time_to={"0.7": 6.0, "0.9": 16.0}, **changes))
+
+
+def test_simulated_time_stands_beside_rounds_and_traffic_where_a_run_has_a_clock(tmp_path):
+    timed, plain = timed_run(tmp_path / "timed"), report.load(run_folder(tmp_path / "plain"))
+    assert measures.clock(timed) == [1, 3, 6, 16]
+    assert measures.clock(plain) == []
+    columns = {(column.group, column.title): column.cells for column in tables.reached([timed, plain])}
+    assert columns["Simulated time to", "70 %"] == ("6.0 s", "–")
+    costs = {(column.group, column.title): column.cells for column in tables.costs([timed, plain])}
+    assert costs["Time", "simulated"] == ("16.0 s", "–")
+    assert costs["Sent", "relayed by the server"] == ("1.6 kB", "0 bytes")
+    assert costs["Groups", "mean number"] == ("5", "2")
+    assert "simulated s to" in rendered(report.table([timed, plain]), 100)
+    (figure,) = [one for one in figures.curves([timed, plain], ["timed", "plain"]) if one.key == "clock"]
+    assert [trace["x"] for trace in figure.spec["data"]] == [[1, 3, 6, 16], []]
+
+
+def test_without_a_clock_nothing_is_said_of_time_that_was_not_simulated(tmp_path):
+    run = report.load(run_folder(tmp_path / "plain"))
+    assert not any(column.group == "Simulated time to" for column in tables.reached([run]))
+    assert not any(column.title == "simulated" for column in tables.costs([run]))
+    assert "simulated" not in rendered(report.table([run]))
+    assert not any(figure.key == "clock" for figure in figures.curves([run], ["plain"]))

@@ -195,40 +195,55 @@ def write(
         report.write(folders, out / "report.html")
 
 
-def cells_of(row: Row, shares: Sequence[str]) -> list[str]:
+def millions(value: float) -> str:
+    return f"{value / 1e6:.1f}"
+
+
+Figure = tuple[str, str, Callable[[float], str]]
+REACHED: tuple[Figure, ...] = (
+    ("rounds_to", "rounds to", "{:.0f}".format),
+    ("traffic_to", "MB to", millions),
+    ("time_to", "simulated s to", "{:.1f}".format),
+)
+"""What it took to reach a share of the target: the key in a summary, the words, how it is written."""
+
+
+def cells_of(row: Row, shares: Sequence[str], figures: Sequence[Figure]) -> list[str]:
     """One line of the table."""
     percent, whole = "{:.1%}".format, "{:.0f}".format
-    reached = [row.spread("rounds_to", share, unit=whole) for share in shares]
-    megabytes = row.spread("bytes", "total", unit=lambda value: f"{value / 1e6:.1f}")
+    reached = [row.spread(figure, share, unit=unit) for figure, _, unit in figures for share in shares]
+    megabytes = row.spread("bytes", "total", unit=millions)
     messages, seconds = row.spread("messages", "total", unit=whole), row.spread("seconds", unit="{:.1f}".format)
     accuracy = row.spread("accuracy", unit=percent) if row.summaries else "failed"
     return [row.name, accuracy, row.spread("best_accuracy", unit=percent), *reached, messages, megabytes, seconds]
 
 
-def headings(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """The columns, and the shares of the target that were asked for."""
+def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
+    """The columns, the shares of the target that were asked for, and what is told of them."""
     shares = list(dict.fromkeys(share for row in rows for summary in row.summaries for share in summary["rounds_to"]))
-    reached = [f"rounds to {float(share):.0%}" for share in shares]
-    return ["run", "accuracy", "best", *reached, "messages", "MB", "seconds"], shares
+    timed = any(summary.get("simulated_seconds") is not None for row in rows for summary in row.summaries)
+    figures = [figure for figure in REACHED if timed or figure[0] != "time_to"]
+    reached = [f"{words} {float(share):.0%}" for _, words, _ in figures for share in shares]
+    return ["run", "accuracy", "best", *reached, "messages", "MB", "seconds"], shares, figures
 
 
 def table(rows: Sequence[Row]) -> Table:
     """For the terminal, where there is less room."""
-    columns, shares = headings(rows)
-    shown = [number for number, column in enumerate(columns) if column not in ("best", "messages")]
+    columns, shares, figures = headings(rows)
+    shown = [number for number, column in enumerate(columns) if column not in ("best", "messages", "MB")]
     result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number in shown:
         result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        cells = cells_of(row, shares)
+        cells = cells_of(row, shares, figures)
         result.add_row(*(Text(cells[number]) for number in shown))
     return result
 
 
 def markdown(rows: Sequence[Row], title: str) -> str:
     """For documents."""
-    columns, shares = headings(rows)
-    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares) for row in rows)]
+    columns, shares, figures = headings(rows)
+    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares, figures) for row in rows)]
     text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     failed = "".join(f"\n- {row.name} failed: {reason}" for row in rows for reason in row.failed)
     return f"# {title}\n\n{text}\n{failed}\n" if failed else f"# {title}\n\n{text}\n"

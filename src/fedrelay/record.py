@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrelay import checkpoint, vectors
-from fedrelay.costs import DIRECTIONS
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrelay import checkpoint, measures, vectors
+from fedrelay.costs import DIRECTIONS, estimates
 from fedrelay.data.federation import Examples
 from fedrelay.errors import BadInput, within
+from fedrelay.latency import Latency
 from fedrelay.run import deployed, start, train
-from fedrelay.types import Algorithm, Engine, State
+from fedrelay.types import Algorithm, Engine, State, Tree
 
 Line = dict[str, Any]
 
@@ -57,6 +61,10 @@ class Recorder:
     evaluate: Evaluate = Evaluate()
     checkpoint_every: int = 10
     resume: bool = False
+    classes: NDArray[np.bool_] | None = None
+    """Which client has which class, where that is known: (clients, classes)."""
+    latency: Latency | None = None
+    """What clients are like, if the run is to have a virtual clock."""
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
@@ -72,7 +80,7 @@ class Recorder:
         yield from lines
         saved = state.round
         try:
-            for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state):
+            for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
                 state = after
                 line = self._line(state)
                 self._append(line)
@@ -109,7 +117,7 @@ class Recorder:
             raise BadInput(
                 f"{self.path} is at round {state.round} already: rounds must be at least that, not {self.rounds}"
             )
-        self._check_model(state)
+        self._check_model(state, memories)
         self.engine.remember(state.round, memories)
         lines = [line for line in read_lines(path) if line["round"] <= state.round]
         if [line["round"] for line in lines] != list(range(1, state.round + 1)):
@@ -119,11 +127,19 @@ class Recorder:
         checkpoint.write_atomically(path, b"".join(encode(line) for line in lines))
         return state, lines
 
-    def _check_model(self, state: State) -> None:
-        """The saved vector must be one of this model's."""
-        saved, size = len(deployed(state)), self.engine.task.layout.size
-        if saved != size:
-            raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {size}")
+    def _check_model(self, state: State, memories: Mapping[int, Tree]) -> None:
+        """The saved vectors must be of this model: what is deployed, and what clients keep."""
+        saved, layout = len(deployed(state)), self.engine.task.layout
+        if saved != layout.size:
+            raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {layout.size}")
+        for name in getattr(self.algorithm.update, "keeps", ()):
+            sizes = {client: len(memory[name]) for client, memory in memories.items() if name in memory}
+            client = next((client for client, size in sizes.items() if size != layout.trainable), None)
+            if client is not None:
+                raise BadInput(
+                    f"{self.path}: client {client} keeps {name!r} with {sizes[client]} numbers, the configured model "
+                    f"trains {layout.trainable}: that memory is another model's"
+                )
 
     def _save(self, state: State) -> None:
         committed, memories = self.engine.memories()
@@ -135,7 +151,10 @@ class Recorder:
         metrics: Mapping[str, float] = {}
         if state.round % self.evaluate.every == 0 or state.round == self.rounds:
             metrics = self.engine.task.evaluate(deployed(state), self.test)
-        return {**state.log, "accuracy": metrics.get("accuracy"), "loss": metrics.get("loss")}
+        log = dict(state.log)
+        who = list(log.pop("participants"))  # too long a list for every line
+        seen = None if self.classes is None else int(self.classes[who].any(axis=0).sum())
+        return {**log, "classes": seen, "accuracy": metrics.get("accuracy"), "loss": metrics.get("loss")}
 
     def _append(self, line: Line) -> None:
         """The line is on disk before a checkpoint can claim its round."""
@@ -166,8 +185,13 @@ class Recorder:
                 share: None if round is None else totals(lines[:round], "bytes")["total"]
                 for share, round in reached.items()
             },
+            "time_to": {share: None if round is None else simulated(lines[:round]) for share, round in reached.items()},
             "messages": totals(lines, "messages"),
             "bytes": totals(lines, "bytes"),
+            "relayed": {key: sum(line["relayed"][key] for line in lines) for key in ("messages", "bytes")},
+            "parallelism": measures.parallelism([line["groups"] for line in lines]),
+            "estimates": estimates(lines, self.engine.task, self.test.take(slice(0, 1))[0]),
+            "simulated_seconds": simulated(lines),
             "depth": sum(line["depth"] for line in lines),
             "examples": examples,
             "seconds": seconds,
@@ -175,6 +199,12 @@ class Recorder:
             "drops": sum(len(line["drops"]) for line in lines),
             "params_sha256": vectors.sha256(deployed(state)),
         }
+
+
+def simulated(lines: Sequence[Line]) -> float | None:
+    """The time these rounds took on the virtual clock; None if there was none."""
+    times = [line["simulated_seconds"] for line in lines]
+    return None if None in times else float(sum(times))
 
 
 def rounds_to(lines: Sequence[Line], goal: float, smooth: int) -> int | None:

@@ -94,6 +94,7 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     divisor, unit = measures.unit(max((measures.total(run, "bytes") for run in runs), default=0))
     traffic = Scale(f"Traffic since the start ({unit})", lambda run: [sent / divisor for sent in measures.traffic(run)])
     hops = Scale("Hops one after another", measures.hops)
+    clock = Scale("Simulated seconds since the start", measures.clock)
     main = ACCURACY if _has(runs, ACCURACY) else LOSS
     found: list[Figure] = []
 
@@ -105,6 +106,8 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     add("rounds", main, "rounds", "How many times the server had to merge.", rounds, wide=True)
     add("traffic", main, "traffic", "All that was sent, whoever sent it to whom.", traffic)
     add("hops", main, "sequential time", "Clients in a chain wait for one another; chains run side by side.", hops)
+    if any(measures.clock(run) for run in runs):
+        add("clock", main, "simulated time", "As the speeds and bandwidths of [latency] have it.", clock)
     if main is ACCURACY:
         add("loss", LOSS, "rounds", "On the central test set.", rounds)
     add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", rounds)
@@ -127,7 +130,8 @@ def _has(runs: Sequence[Run], measure: Measure) -> bool:
 def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Scale) -> Spec:
     data: list[Spec] = []
     for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
-        pairs = [(x, line[measure.key]) for x, line in zip(scale.along(run), run.rounds, strict=True)]
+        # A run may have no such scale at all (a virtual clock); it keeps its place, without a line.
+        pairs = [(x, line[measure.key]) for x, line in zip(scale.along(run), run.rounds, strict=False)]
         points = [(x, measure.factor * y) for x, y in pairs if y is not None]
         trace = {
             "type": "scatter",
@@ -141,7 +145,7 @@ def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: S
             "hovertemplate": measure.hover + ("" if scale.shared else " at %{x:.4~g}"),
         }
         data.append(trace)
-    layout = _layout(scale.title, measure.title)
+    layout = axes(scale.title, measure.title)
     layout["hovermode"] = "x unified" if scale.shared else "closest"
     if _wide_apart([max(trace["x"], default=0) for trace in data], 20):
         _logarithmic(layout["xaxis"], "SI")
@@ -182,7 +186,8 @@ def _levels(runs: Sequence[Run]) -> Spec:
     return {"shapes": lines, "annotations": texts}
 
 
-def _layout(x: str, y: str) -> Spec:
+def axes(x: str, y: str) -> Spec:
+    """The layout of a picture with these axes."""
     return {
         "showlegend": False,
         "margin": {"l": 64, "r": 56, "t": 12, "b": 52},
@@ -215,7 +220,7 @@ def _stacked(
                     "hovertemplate": f"{words}: %{{customdata}}",
                 }
             )
-    layout = _layout(title, "")
+    layout = axes(title, "")
     layout["barmode"] = "stack"
     layout["bargap"] = 0.35
     layout["xaxis"]["showgrid"] = False

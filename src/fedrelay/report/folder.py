@@ -38,6 +38,11 @@ class Round(TypedDict):
     depth: int
     examples: int
     seconds: float
+    simulated_seconds: float | None
+    relayed: dict[str, int]
+    groups: int
+    classes: int | None
+    sampling: dict[str, float | None]
 
 
 class Summary(TypedDict):
@@ -50,6 +55,7 @@ class Summary(TypedDict):
     final_accuracy: float | None
     rounds_to: dict[str, int | None]
     traffic_to: dict[str, int | None]
+    time_to: dict[str, float | None]
     target: float | None
     messages: dict[str, int]
     bytes: dict[str, int]
@@ -72,7 +78,7 @@ class Run:
 
 
 _NUMBERS = ("clients", "chains", "depth", "examples", "seconds")
-_MAYBE = ("accuracy", "loss", "train_loss")
+_MAYBE = ("accuracy", "loss", "train_loss", "simulated_seconds", "classes")
 
 
 def load(folder: Path | str) -> Run:
@@ -127,7 +133,7 @@ def _summary(path: Path) -> Summary | None:
             _number(found, key, maybe=True)
         for key in ("messages", "bytes"):
             _split(found, key, "total")
-        for key in ("rounds_to", "traffic_to"):
+        for key in ("rounds_to", "traffic_to", "time_to"):
             _shares(found, key)
     except _Damaged as damage:
         raise BadInput(f"{path} is damaged ({damage}): {remedy}") from None
@@ -157,6 +163,15 @@ def _round(line: bytes, number: int) -> Round:
         _number(found, key)
     for key in ("messages", "bytes"):
         _split(found, key)
+    # Runs of before there was a clock, relaying or groups have none.
+    found = {"simulated_seconds": None, "relayed": {"bytes": 0}, "groups": found["chains"]} | found
+    relayed = found["relayed"]
+    _need(isinstance(relayed, dict) and _is_number(relayed.get("bytes")), "relayed should say bytes", relayed)
+    _number(found, "groups")
+    found.setdefault("classes", None)
+    said = found.setdefault("sampling", {})
+    good = isinstance(said, dict) and all(value is None or _is_number(value) for value in said.values())
+    _need(good, "sampling should hold numbers", said)
     drops = found.get("drops")
     _need(isinstance(drops, list), "drops should be a list", drops)
     for drop in cast(list[Any], drops):

@@ -64,6 +64,11 @@ def traffic_to(run: Run, share: str) -> int | None:
     return run.summary["traffic_to"].get(share) if run.summary else None
 
 
+def time_to(run: Run, share: str) -> float | None:
+    """Seconds on the virtual clock; None also where a run has no clock."""
+    return run.summary["time_to"].get(share) if run.summary else None
+
+
 def hops_to(run: Run, share: str) -> int | None:
     """How many visits had to wait for one another until the share of the target was reached."""
     reached = rounds_to(run, share)
@@ -90,6 +95,22 @@ def total(run: Run, what: Literal["messages", "bytes"]) -> int:
 def traffic(run: Run) -> list[int]:
     """Bytes sent since the start, after every round."""
     return list(accumulate(sum(line["bytes"][key] for key in DIRECTIONS) for line in run.rounds))
+
+
+def clock(run: Run) -> list[float]:
+    """Simulated seconds since the start, after every round; nothing for a run without a clock."""
+    times = [line["simulated_seconds"] for line in run.rounds]
+    return [] if None in times else list(accumulate(time for time in times if time is not None))
+
+
+def relayed(run: Run) -> int:
+    """Bytes that only passed the server on their way between clients."""
+    return sum(line["relayed"]["bytes"] for line in run.rounds)
+
+
+def groups(run: Run) -> float | None:
+    """The mean number of groups."""
+    return sum(line["groups"] for line in run.rounds) / len(run.rounds) if run.rounds else None
 
 
 def hops(run: Run) -> list[int]:
@@ -167,7 +188,9 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}".replace(",", "\u202f")
 
 
-def duration(value: float) -> str:
+def duration(value: float | None) -> str:
+    if value is None:
+        return NONE
     if value < 100:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)

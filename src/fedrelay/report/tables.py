@@ -62,11 +62,15 @@ def reached(runs: Sequence[Run]) -> list[Column]:
     ]
     if not any(measures.accuracies(run) for run in runs):
         found = [column("Test loss", "final", measures.final_loss, measures.plain, 1)]
-    for group, of, text in (
+    costs: list[tuple[str, Callable[..., float | None], Callable[..., str]]] = [
         ("Rounds to", measures.rounds_to, measures.count),
         ("Traffic to", measures.traffic_to, measures.size),
+        ("Simulated time to", measures.time_to, measures.duration),
         ("Hops in sequence to", measures.hops_to, measures.count),
-    ):
+    ]
+    for group, of, text in costs:
+        if of is measures.time_to and not any(map(measures.clock, runs)):
+            continue
         for share in measures.shares(runs):
             found.append(column(group, measures.share_text(share), partial(of, share=share), text, 1))
     return found
@@ -74,17 +78,23 @@ def reached(runs: Sequence[Run]) -> list[Column]:
 
 def costs(runs: Sequence[Run]) -> list[Column]:
     """What the whole of every run cost. Nobody leads: runs need not have had the same number of rounds."""
-    return [
+    found = [
         Column("Work", "rounds", tuple(measures.count(len(run.rounds)) for run in runs)),
         Column("Work", "examples", tuple(measures.count(measures.examples(run)) for run in runs)),
         Column("Sent", "messages", tuple(measures.count(measures.total(run, "messages")) for run in runs)),
         Column("Sent", "traffic", tuple(measures.size(measures.total(run, "bytes")) for run in runs)),
+        Column("Sent", "relayed by the server", tuple(measures.size(measures.relayed(run)) for run in runs)),
+        Column("Groups", "mean number", tuple(measures.plain(measures.groups(run)) for run in runs)),
         Column("Hops", "longest chain", tuple(measures.count(measures.depth(run)) for run in runs)),
         Column("Hops", "in sequence", tuple(measures.count(sum(line["depth"] for line in run.rounds)) for run in runs)),
         Column("Time", "on this machine", tuple(measures.duration(measures.seconds(run)) for run in runs)),
         Column("Time", "examples per second", tuple(map(_speed, runs))),
         Column("Dropped", "clients", tuple(measures.count(measures.drops(run)) for run in runs)),
     ]
+    times = [next(reversed(measures.clock(run)), None) for run in runs]
+    if any(time is not None for time in times):
+        found.insert(-3, Column("Time", "simulated", tuple(map(measures.duration, times))))
+    return found
 
 
 def dropped(runs: Sequence[Run], names: Sequence[str]) -> list[Lost]:

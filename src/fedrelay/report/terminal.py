@@ -23,8 +23,9 @@ def table(runs: Sequence[Run]) -> Table:
     steps = _steps([measures.share_text(share).removesuffix(" %") for share in shares]) + " %"
     graded = any(measures.accuracies(run) for run in runs)
     columns = ["final\naccuracy" if graded else "final\nloss"]
+    timed = any(map(measures.clock, runs))
     if shares:
-        columns += [f"rounds to\n{steps}", f"{unit} to\n{steps}"]
+        columns += [f"rounds to\n{steps}", f"{unit} to\n{steps}"] + [f"simulated s to\n{steps}"] * timed
     for title in [*columns, "messages", "depth", "seconds"]:
         result.add_column(title, justify="right", no_wrap=True)
     for name, run in zip(measures.labels(runs), runs, strict=True):
@@ -32,6 +33,7 @@ def table(runs: Sequence[Run]) -> Table:
         if shares:
             cells.append(_steps([_exact(measures.rounds_to(run, share)) for share in shares]))
             cells.append(_steps([_scaled(measures.traffic_to(run, share), divisor) for share in shares]))
+            cells += [_steps([_scaled(measures.time_to(run, share), 1) for share in shares])] * timed
         cells += [_exact(measures.total(run, "messages")), _exact(measures.depth(run)), f"{measures.seconds(run):.1f}"]
         going = "" if run.summary else " …"
         # Text, not str: a folder called "[red]" is a name, not markup.
@@ -49,7 +51,7 @@ def _exact(value: int | None) -> str:
     return measures.NONE if value is None else str(value)
 
 
-def _scaled(value: int | None, divisor: int) -> str:
+def _scaled(value: float | None, divisor: int) -> str:
     if value is None:
         return measures.NONE
     scaled = value / divisor
