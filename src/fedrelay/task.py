@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -67,6 +67,34 @@ class Desk:
         return loss.detach()
 
 
+class Stack:
+    """Several desks side by side, one model a row of `weights`; only for networks of known layers (`Task.stacks`)."""
+
+    def __init__(self, network: nn.Module, layout: Layout, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        self._network, self._layout = network, layout
+        self.weights, self.gradient = weights, gradient
+        layers = written_out(network, layout, weights, gradient)
+        if layers is None:
+            raise BadInput(f"{type(network).__name__} cannot be stacked: it is not a plain sequence of known layers")
+        self._layers = layers
+
+    @property
+    def params(self) -> torch.Tensor:
+        """All numbers of the models: such networks have no buffers."""
+        return self.weights
+
+    def first(self, rows: int) -> Stack:
+        """The first rows alone, at the same place in memory."""
+        whole = rows == len(self.weights)
+        return self if whole else Stack(self._network, self._layout, self.weights[:rows], self.gradient[:rows])
+
+    def differentiate(self, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None = None) -> torch.Tensor:
+        """Fill `gradient` from one batch a model, (rows, batch, ...); the mean losses, one a row, are returned."""
+        if loss_of is not None:
+            raise BadInput("another loss than the model's own cannot be stacked")
+        return self._layers.differentiate(x, y)
+
+
 def cross_entropy(output: torch.Tensor, y: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
     """Over classes, or over every position of a sequence; targets of -100 (padding) do not count."""
     return functional.cross_entropy(output.reshape(-1, output.shape[-1]), y.reshape(-1), reduction=reduction)
@@ -110,6 +138,21 @@ class Task:
         """A second desk, for a model that is only looked at while another one is trained."""
         return self._new_desk()
 
+    @cached_property
+    def stacks(self) -> bool:
+        """Whether several models of this kind can be trained at once."""
+        two = torch.empty(2, self.layout.trainable, device="meta")
+        loss = self.model.loss == "cross_entropy"
+        return loss and written_out(self.desk.network, self.layout, two, two) is not None
+
+    def stack(self, rows: int) -> Stack:
+        """Room for this many models at once; whoever works there first fills `weights`. There is one per process."""
+        known: Stack | None = self.__dict__.get("_stack")
+        if known is None or len(known.weights) < rows:
+            room = torch.empty(2, rows, self.layout.trainable)
+            known = self.__dict__["_stack"] = Stack(self.desk.network, self.layout, room[0], room[1])
+        return known.first(rows)
+
     def _new_desk(self) -> Desk:
         with seeds.torch_seed(0, "layout"):
             network = self.model(self.shape, self.classes)
@@ -128,7 +171,7 @@ class Task:
         return layout
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("desk", "side_desk", "layout")}
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ class Normalise:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    draws: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.mean or len(self.mean) != len(self.std):

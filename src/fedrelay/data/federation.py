@@ -19,7 +19,10 @@ Rows = NDArray[np.int64]
 
 
 class Transform(Protocol):
-    """Turns stored rows into what a network takes; `rng` is None outside training (no augmentation then)."""
+    """Turns stored rows into what a network takes; `rng` is None outside training (no augmentation then).
+
+    One that never draws may say so with `draws = False`: its rows can then be taken in any company.
+    """
 
     def __call__(self, x: torch.Tensor, rng: np.random.Generator | None, /) -> torch.Tensor: ...
 
@@ -49,12 +52,20 @@ class Examples:
         self, rows: torch.Tensor | slice, rng: np.random.Generator | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch of these rows, ready for the network."""
-        x, y = self.x[rows], self.y[rows]
+        if isinstance(rows, slice):
+            x, y = self.x[rows], self.y[rows]
+        else:  # several times quicker than indexing
+            x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
         if self.transform is not None:
             x = self.transform(x, rng)
         if x.ndim == 4:
             x = x.permute(0, 3, 1, 2)
         return x, y
+
+    @property
+    def draws(self) -> bool:
+        """Whether taking the same rows twice may give two things, because they are augmented."""
+        return self.transform is not None and getattr(self.transform, "draws", True)
 
     def batches(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """All examples in order, in batches of at most `size`, without augmentation."""
@@ -106,7 +117,7 @@ class ClientData:
 
     def take(self, positions: torch.Tensor, rng: np.random.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch at these positions of the client's own examples."""
-        return self.examples.take(self.rows[positions], rng)
+        return self.examples.take(self.rows.index_select(0, positions), rng)
 
 
 @dataclass(frozen=True)

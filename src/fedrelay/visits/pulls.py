@@ -6,7 +6,7 @@ over the vector, they add up, and they work on a stack of models (one a row) as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -24,6 +24,22 @@ class Force:
     strength: float = 0.0
     anchor: Vector | None = None
     shift: Vector | None = None
+
+    @classmethod
+    def rows(cls, forces: Sequence[Force]) -> Force:
+        """The pulls of several visits, one a row."""
+        kinds = {(force.strength, force.anchor is None, force.shift is None) for force in forces}
+        if len(kinds) > 1:
+            raise ValueError("pulls of different strength or kind cannot act on rows at once")
+        anchors = [force.anchor for force in forces if force.anchor is not None]
+        shifts = [force.shift for force in forces if force.shift is not None]
+        ((strength, *_),) = kinds
+        return cls(strength, torch.stack(anchors) if anchors else None, torch.stack(shifts) if shifts else None)
+
+    def first(self, rows: int) -> Force:
+        """The pulls of the first rows alone."""
+        anchor, shift = (None if part is None else part[:rows] for part in (self.anchor, self.shift))
+        return Force(self.strength, anchor, shift)
 
     def act(self, gradient: Vector, weights: Vector) -> None:
         """Add the pull to the gradient, in place."""

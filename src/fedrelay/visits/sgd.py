@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,11 @@ import torch
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.task import Desk, Loss, Task
-from fedrelay.types import Baton, Report, Tree, Visit
+from fedrelay.task import Desk, Loss, Stack, Task
+from fedrelay.types import Baton, Report, Tree, Vector, Visit
+from fedrelay.visits.batches import Batch, Row, alone, side_by_side
 from fedrelay.visits.objectives import Objective
-from fedrelay.visits.pulls import Pull
+from fedrelay.visits.pulls import Force, Pull
 from fedrelay.visits.schedules import Constant, Schedule
 
 
@@ -67,43 +68,59 @@ class Sgd:
         return task if self.objective is None else self.objective.adapt(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
-        client, desk = visit.client, visit.task.desk
-        labels = (visit.round, visit.hop, client.id)
-        draw = seeds.rng(visit.seed, "visit", *labels)
-        lr = self.lr * self.schedule(visit.round)
+        desk = visit.task.desk
         desk.load(baton.params, training=True)
-        weights, gradient = desk.weights, desk.gradient
-        velocity = torch.zeros_like(weights) if self.momentum else None
-        force = None if self.pull is None else self.pull.begin(baton.params[: len(weights)], visit)
+        force = None if self.pull is None else self.pull.begin(baton.params[: desk.weights.shape[0]], visit)
         loss_of = None if self.objective is None else self.objective.begin(baton.params, visit)
-        losses = torch.zeros(())
-        examples = steps = 0
-        with seeds.torch_seed(visit.seed, "visit", *labels):
-            for positions in self.batches(client.size, draw):
-                x, y = client.take(positions, draw)
-                losses += self.differentiate(desk, x, y, loss_of) * len(y)
-                examples += len(y)
-                if self.clip is not None:
-                    gradient.mul_((self.clip / (torch.linalg.vector_norm(gradient) + 1e-6)).clamp(max=1.0))
-                if force is not None:
-                    force.act(gradient, weights)
-                if self.weight_decay:
-                    gradient.add_(weights, alpha=self.weight_decay)
-                step = gradient if velocity is None else velocity.mul_(self.momentum).add_(gradient)
-                weights.add_(step, alpha=-lr)
-                steps += 1
-        metrics = {"loss": float(losses) / examples}
-        after = Baton(desk.params.clone(), baton.weight + client.size)
-        if self.objective is not None:
-            self.objective.end(baton.params, after.params, visit)
-        memory: Tree = visit.memory
-        uplink: Tree = {}
-        if self.pull is not None:
-            received, trained = baton.params[: len(weights)], after.params[: len(weights)]
-            memory, uplink = self.pull.end(received, trained, visit, steps=plain_steps(steps, self.momentum), lr=lr)
-        return after, memory, Report(client.id, examples, metrics, uplink)
+        course = self.course(desk, visit, force, loss_of)
+        with seeds.torch_seed(visit.seed, *labels(visit)):
+            self.descend(course, alone(self.row(visit)))
+        return self.finish(baton, visit, desk.params.clone(), float(course.losses))
 
-    def differentiate(self, desk: Desk, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None) -> torch.Tensor:
+    def stacks(self, task: Task, /) -> bool:
+        """Several visits can be made at once if nothing takes the place of the loss, and the network is known."""
+        return self.objective is None and task.stacks
+
+    def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[tuple[Baton, Tree, Report]]:
+        """Several visits at once, one model a row: what they would be one by one, up to rounding."""
+        # Those with most steps come first, so that the rows still in training are always the first ones.
+        order = sorted(range(len(visits)), key=lambda number: -self.lengths(visits[number].client.size)[0])
+        pairs = [(batons[number], visits[number]) for number in order]
+        stack = visits[0].task.stack(len(visits))
+        torch.stack([baton.params for baton, _ in pairs], out=stack.weights)
+        force = None if self.pull is None else Force.rows([self.pull.begin(b.params, visit) for b, visit in pairs])
+        course = self.course(stack, visits[0], force, None)
+        for going, batches in side_by_side([self.row(visit) for _, visit in pairs]):
+            self.descend(course.first(going), batches)
+        done = [
+            self.finish(baton, visit, params.clone(), loss)
+            for (baton, visit), params, loss in zip(pairs, stack.weights, course.losses.tolist(), strict=True)
+        ]
+        return [done[order.index(number)] for number in range(len(order))]
+
+    def course(self, desk: Desk | Stack, visit: Visit, force: Force | None, loss_of: Loss | None) -> Course:
+        """Training that is about to begin at a desk."""
+        velocity = torch.zeros_like(desk.weights) if self.momentum else None
+        losses = torch.zeros(desk.weights.shape[:-1])
+        return Course(desk, self.lr * self.schedule(visit.round), force, loss_of, velocity, losses)
+
+    def descend(self, course: Course, batches: Iterable[Batch]) -> None:
+        """THE loop. It does not know whether it trains one model or several: everything acts on rows as on vectors."""
+        desk, velocity = course.desk, course.velocity
+        weights, gradient = desk.weights, desk.gradient
+        for x, y, count in batches:
+            course.losses.add_(self.differentiate(desk, x, y, course.loss_of) * count)
+            if self.clip is not None:
+                norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+                gradient.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+            if course.force is not None:
+                course.force.act(gradient, weights)
+            if self.weight_decay:
+                gradient.add_(weights, alpha=self.weight_decay)
+            step = gradient if velocity is None else velocity.mul_(self.momentum).add_(gradient)
+            weights.add_(step, alpha=-course.lr)
+
+    def differentiate(self, desk: Desk | Stack, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None) -> torch.Tensor:
         """Fill the desk's gradient from a batch and return the loss at the weights themselves."""
         loss = desk.differentiate(x, y, loss_of)
         if self.sam:
@@ -114,16 +131,69 @@ class Sgd:
             desk.params.copy_(before)  # the buffers too: the statistics of the step uphill do not count
         return loss
 
+    def finish(self, baton: Baton, visit: Visit, params: Vector, losses: float) -> tuple[Baton, Tree, Report]:
+        """What a visit leaves behind, when its model is trained."""
+        client = visit.client
+        steps, examples = self.lengths(client.size)
+        if self.objective is not None:
+            self.objective.end(baton.params, params, visit)
+        memory: Tree = visit.memory
+        uplink: Tree = {}
+        if self.pull is not None:
+            lr, trainable = self.lr * self.schedule(visit.round), visit.task.layout.trainable
+            received, trained = baton.params[:trainable], params[:trainable]
+            memory, uplink = self.pull.end(received, trained, visit, steps=plain_steps(steps, self.momentum), lr=lr)
+        report = Report(client.id, examples, {"loss": losses / examples}, uplink)
+        return Baton(params, baton.weight + client.size), memory, report
+
+    def row(self, visit: Visit) -> Row:
+        """The batches that this visit draws."""
+        draw = seeds.rng(visit.seed, *labels(visit))
+        size = visit.client.size
+        return Row(visit.client, self.batches(size, draw), draw, self.lengths(size)[0])
+
     def batches(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
         """Positions of every batch: a fresh shuffle per pass, the last batch of a pass may be smaller."""
-        batch = min(self.batch or size, size)
-        per_epoch = -(-size // batch)
-        left = self.epochs * per_epoch if self.steps is None else self.steps
+        left, _ = self.lengths(size)
         while left > 0:
             order = torch.from_numpy(draw.permutation(size))
-            for start in range(0, batch * min(per_epoch, left), batch):
-                yield order[start : start + batch]
-            left -= per_epoch
+            parts = torch.split(order, min(self.batch or size, size))
+            yield from parts[:left]
+            left -= len(parts)
+
+    def lengths(self, size: int) -> tuple[int, int]:
+        """How many steps a visit to a client of this size has, and how many examples it processes."""
+        batch = min(self.batch or size, size)
+        per_epoch = -(-size // batch)
+        steps = self.epochs * per_epoch if self.steps is None else self.steps
+        passes, rest = divmod(steps, per_epoch)
+        return steps, passes * size + min(rest * batch, size)
+
+
+@dataclass(frozen=True)
+class Course:
+    """Training under way: of the model on a desk, or of those on a stack of desks, one a row of everything."""
+
+    desk: Desk | Stack
+    lr: float
+    force: Force | None
+    loss_of: Loss | None
+    velocity: torch.Tensor | None
+    losses: torch.Tensor
+    """The sums, over all examples so far."""
+
+    def first(self, rows: int) -> Course:
+        """The first rows of a stack alone."""
+        if not isinstance(self.desk, Stack) or rows == len(self.losses):
+            return self
+        force = None if self.force is None else self.force.first(rows)
+        velocity = None if self.velocity is None else self.velocity[:rows]
+        return Course(self.desk.first(rows), self.lr, force, None, velocity, self.losses[:rows])
+
+
+def labels(visit: Visit) -> tuple[str, int, int, int]:
+    """What a visit's random numbers derive from, besides the seed."""
+    return "visit", visit.round, visit.hop, visit.client.id
 
 
 def plain_steps(steps: int, momentum: float) -> float:

@@ -1,0 +1,95 @@
+"""The batches of a visit, or of several visits at once: then every row is one visit's, as it would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrelay.data.federation import ClientData, Examples
+from fedrelay.models.layers import PADDING
+
+Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | int]
+"""Inputs, targets, and how many examples they are (for several visits: of each)."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One visit: its client, the positions of its batches, and the generator that its data is augmented from."""
+
+    client: ClientData
+    positions: Iterator[torch.Tensor]
+    draw: np.random.Generator
+    steps: int
+
+
+def alone(row: Row) -> Iterator[Batch]:
+    """The batches of one visit."""
+    for positions in row.positions:
+        x, y = row.client.take(positions, row.draw)
+        yield x, y, positions.shape[0]
+
+
+def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:
+    """How many rows are still going on, and their next batches; those with most steps must come first."""
+    examples = rows[0].client.examples
+    deal: Gathered | Taken
+    if all(row.client.examples is examples for row in rows) and not examples.draws:
+        deal = Gathered(examples, rows)
+    else:
+        deal = Taken(rows)
+    done = 0
+    for until in sorted({row.steps for row in rows}):
+        going = sum(row.steps >= until for row in rows)
+        yield going, (deal.batch(step, going) for step in range(done, until))
+        done = until
+
+
+class Gathered:
+    """All rows over the same examples, which are not augmented: one gathering a step."""
+
+    def __init__(self, examples: Examples, rows: Sequence[Row]) -> None:
+        drawn = [list(row.positions) for row in rows]
+        counts = np.zeros((rows[0].steps, len(rows)), np.int64)
+        for number, batches in enumerate(drawn):
+            counts[: len(batches), number] = [batch.shape[0] for batch in batches]
+        width = int(counts.max())
+        index = np.zeros((rows[0].steps, len(rows), width), np.int64)
+        filled = np.arange(width) < counts[:, :, None]
+        for number, (row, batches) in enumerate(zip(rows, drawn, strict=True)):
+            index[filled[:, number], number] = row.client.rows.index_select(0, torch.cat(batches)).numpy()
+        self._examples = examples
+        self._index, self._filled = torch.from_numpy(index), torch.from_numpy(filled)
+        self._counts: NDArray[np.int64] = counts
+
+    def batch(self, step: int, going: int) -> Batch:
+        counts = self._counts[step, :going]
+        width = int(counts.max())
+        x, y = self._examples.take(self._index[step, :going, :width].reshape(-1))
+        x, y = x.view(going, width, *x.shape[1:]), y.view(going, width)
+        if counts.min() < width:
+            y = y.masked_fill(~self._filled[step, :going, :width], PADDING)
+            return x, y, torch.from_numpy(counts)
+        return x, y, width
+
+
+class Taken:
+    """Every row takes its own examples and draws its own augmentation."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def batch(self, step: int, going: int) -> Batch:
+        parts = [row.client.take(next(row.positions), row.draw) for row in self._rows[:going]]
+        counts = [y.shape[0] for _, y in parts]
+        width = max(counts)
+        x, y = parts[0]
+        inputs, targets = x.new_zeros(going, width, *x.shape[1:]), y.new_full((going, width), PADDING)
+        for number, (x, y) in enumerate(parts):
+            inputs[number, : counts[number]] = x
+            targets[number, : counts[number]] = y
+        return inputs, targets, torch.tensor(counts)
