@@ -320,3 +320,28 @@ def test_the_published_variant_takes_rows_of_distances_for_observations(similari
     outcomes = [outcome((i,), g.tolist()) for i, g in enumerate(gradients[:20])]
     memo = learned(BySimilarity(similarity, variant="published"), singles(30), *outcomes)
     np.testing.assert_array_equal(memo["tree"], linkage(square, "ward")[:, :2])
+
+
+@pytest.mark.parametrize(
+    "name", ["fedgsp", "fedseq2par", "fedseqinter", "fedprox", "fedadam", "scaffold", "fedseq+feddyn"]
+)
+def test_clustered_sampling_goes_with_other_methods_by_name(name, tmp_path):
+    tables = {
+        "rounds": 4,
+        "data": {"name": "digits", "clients": 20, "partition": {"name": "dirichlet", "alpha": 0.0}},
+        "model": {"name": "mlp", "hidden": [8]},
+        "local": {"steps": 2},
+        "algorithm": {"name": name, "fraction": 0.5, "sampler": "by_similarity"},
+    }
+    experiment = config.build(tables)
+    lines = list(experiment.record(tmp_path / "run").run())
+    assert len(lines) == 4
+    state, _ = checkpoint.load(tmp_path / "run" / "checkpoint")
+    assert len(state.memo["sampler"]["last"]) >= 2  # whoever took part is remembered
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "feddyn"])
+def test_a_method_with_a_merge_of_its_own_refuses_the_original_sampler(name):
+    tables = {"data": {"name": "digits"}, "model": {"name": "mlp"}, "algorithm": {"name": name, "sampler": "original"}}
+    with pytest.raises(BadInput, match="both say how models are merged"):
+        config.build(tables)

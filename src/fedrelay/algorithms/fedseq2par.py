@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fedrelay.algorithms.fedavg import merge_for
 from fedrelay.barrier import everyone
-from fedrelay.merges import Mean
 from fedrelay.plans import Distance, Exponential, Grouper, Growth, Icg, Moment, Regrouped, Trait, criteria
 from fedrelay.plans.sampling import Sampler, Uniform
 from fedrelay.types import Algorithm
@@ -29,4 +29,4 @@ def fedseq2par(
     """
     grouper = Icg() if grouper is None and traits is not None else grouper
     plan = Regrouped(growth, criteria(traits, distance, grouper, local), fraction, laps, regroup, sampler=sampler)
-    return Algorithm(plan=plan, update=local, merge=Mean(), barrier=everyone)
+    return Algorithm(plan=plan, update=local, merge=merge_for(sampler), barrier=everyone)

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from fedrelay.checkpoint import write_atomically
 from fedrelay.errors import BadInput
-from fedrelay.report import figures, measures, tables
+from fedrelay.report import draws, figures, measures, tables
 from fedrelay.report.folder import Run, load
 from fedrelay.report.headline import headline, notes, others
 
@@ -21,7 +21,7 @@ def html(runs: Sequence[Run]) -> str:
     if not runs:
         raise BadInput("a report needs at least one run: name one or more run folders")
     names = measures.labels(runs)
-    curves, bars = figures.curves(runs, names), figures.bars(runs, names)
+    curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
     settings = tables.settings(runs)
     # Autoescape: names and reasons come from files, and are text whatever they contain.
     environment = Environment(

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from fedrelay.plans.aside import aside
 from fedrelay.plans.sampling.urns import Whole
@@ -32,7 +33,10 @@ def ward(rows: Matrix, places: Sequence[int], count: int, similarity: Similarity
     if not seen:  # nobody differs from anybody: one after another
         return np.column_stack([np.r_[0, count : 2 * count - 2], np.arange(1, count)])
     order = np.array([*seen, *sorted(set(range(count)) - set(seen))])
-    merges = link(condensed(rows, count, similarity), elsewhere=elsewhere and count > MANY)
+    # One thread: so the bits do not depend on the machine's cores, of which the training needs the others.
+    with threadpool_limits(1, user_api="blas"):
+        distances = condensed(rows, count, similarity)
+    merges = link(distances, elsewhere=elsewhere and count > MANY)
     return np.where(merges < count, order[np.minimum(merges, count - 1)], merges)
 
 
