@@ -91,12 +91,12 @@ class NormalisedCosine:
             block = rows[start : start + step]
             both = block + centre
             part = np.divide(block, both, out=np.zeros_like(both), where=both > 0)
-            sums, squares = part.sum(axis=1), np.einsum("ij,ij->i", part, part)
-            others = np.count_nonzero(both, axis=1) - 2 * sums + squares
-            lengths = np.sqrt(squares * np.maximum(others, 0))
+            rest = (both > 0) - part
+            lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(rest, axis=1)
+            products = np.einsum("ij,ij->i", part, rest)
             # Two vectors of zeros are alike; a vector of zeros has nothing in common with any other.
             empty = np.where(both.any(axis=1), 0.0, 1.0)
-            result[start : start + step] = 1 - np.divide(sums - squares, lengths, out=empty, where=lengths > 0)
+            result[start : start + step] = 1 - np.divide(products, lengths, out=empty, where=lengths > 0)
         return result
 
 

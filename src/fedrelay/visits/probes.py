@@ -33,9 +33,10 @@ class ProbeNetwork(Protocol):
 @dataclass(frozen=True)
 class EfficientNetLite0:
     """EfficientNet-Lite0 with its ImageNet weights, from two small packages that carry them inside: nothing is fetched
-    when it runs. Images are enlarged to `side` pixels if they are smaller; 0 leaves them as they are."""
+    when it runs. Images are enlarged to `side` pixels if they are smaller: of 32 x 32 pixels hardly a feature is left
+    at its end. 0 leaves them as they are."""
 
-    side: int = 0
+    side: int = 64
 
     def __post_init__(self) -> None:
         within("side", self.side, least=0)

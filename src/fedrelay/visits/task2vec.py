@@ -40,7 +40,7 @@ class Task2Vec:
     weight_decay: float = 1e-4
     draws: int = 24
     batch: int = 4
-    most: int = 1000
+    most: int = 100
     kind: ClassVar[Literal["information"]] = "information"
     variance: ClassVar[float] = 1.0
     standardise: ClassVar[bool] = False
