@@ -18,7 +18,7 @@ from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool
-from fedrelay.engines.pool import Queue
+from fedrelay.engines.dispatch import Bundles
 from fedrelay.models import Quadratic, SmallCnn
 from fedrelay.types import Baton, Chain, Report
 
@@ -209,12 +209,12 @@ def test_more_workers_than_chains_is_said_once_and_idle_ones_are_not_started(fed
     with Pool(federation, Task.of(Quadratic(), federation), SEED, workers=5) as engine:
         for round in (1, 2):
             list(engine.run(Count(), chains((0,)), {"told": torch.zeros(2)}, round))
-        assert len(engine._crew.workers) == 1
+        assert len(engine._hired.crew.workers) == 1
     assert caplog.text.count("5 workers, but 1 chains in round 1") == 1
 
 
 def pids(engine: Pool, *, busy: bool = False) -> list[int]:
-    return [one.process.pid for one in engine._crew.workers if one.job is not None or not busy]
+    return [one.process.pid for one in engine._hired.crew.workers if one.job is not None or not busy]
 
 
 def is_alive(pid: int) -> bool:
@@ -236,7 +236,7 @@ def ended(pids: list[int]) -> bool:
 def test_no_process_and_no_file_survives_the_engine(federation):
     engine = Pool(federation, Task.of(Quadratic(), federation), workers=1)
     list(engine.run(Count(), chains(*CHAINS), {"told": torch.zeros(2)}, 1))
-    workers, folder = pids(engine), engine._crew._folder.path
+    workers, folder = pids(engine), engine._hired.crew._folder.path
     assert len(workers) == 1
     assert folder.is_dir()
     del engine
@@ -280,7 +280,7 @@ if __name__ == "__main__":
     engine = Pool(federation, Task.of(Quadratic(), federation), workers=1)
     outcomes = engine.run(test_pool.Slow(), test_pool.chains((0, 1), (3,)), {{}}, 1)
     next(outcomes)
-    print(engine._crew._folder.path, *[one.process.pid for one in engine._crew.workers], flush=True)
+    print(engine._hired.crew._folder.path, *[one.process.pid for one in engine._hired.crew.workers], flush=True)
     next(outcomes)
 """
 
@@ -300,9 +300,9 @@ def test_workers_at_work_do_not_outlive_their_parent(tmp_path, end):
 
 
 def test_longest_chains_go_first_in_bundles_that_become_smaller():
-    queue = Queue(chains((0,), (1,), (2,), (3, 4)), [5, 1, 9, 3, 4], workers=1)
+    queue = Bundles(chains((0,), (1,), (2,), (3, 4)), [5, 1, 9, 3, 4], workers=1)
     assert [queue.take() for _ in range(5)] == [(2,), (3,), (0,), (1,), ()]
-    queue = Queue(chains(*[(0,)] * 64), [1], workers=2)
+    queue = Bundles(chains(*[(0,)] * 64), [1], workers=2)
     taken = []
     while numbers := queue.take():
         taken.append(numbers)

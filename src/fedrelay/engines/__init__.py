@@ -2,8 +2,9 @@
 
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.pool import Pool
+from fedrelay.engines.stacked import Stacked
 from fedrelay.types import Engine
 
-ENGINES: dict[str, type[Engine]] = {"inline": Inline, "pool": Pool}
+ENGINES: dict[str, type[Engine]] = {"inline": Inline, "pool": Pool, "stacked": Stacked}
 
-__all__ = ["ENGINES", "Inline", "Pool"]
+__all__ = ["ENGINES", "Inline", "Pool", "Stacked"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import multiprocessing
 import pickle
 import signal
+import weakref
 from collections.abc import Iterator
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
@@ -15,11 +15,9 @@ from pathlib import Path
 
 from fedrelay.engines import worker
 from fedrelay.engines.parcels import Folder, Receiver, Sender, wrap
-from fedrelay.engines.relay import Ground
+from fedrelay.engines.relay import LOG, Ground
 from fedrelay.engines.worker import Job, Reply, Round
 from fedrelay.errors import BadInput, RunFailed
-
-LOG = logging.getLogger("fedrelay")
 
 
 class Worker:
@@ -160,3 +158,26 @@ class Crew:
         while self.workers:
             self.workers.pop().end()
         self._folder.remove()
+
+
+class Hired:
+    """A crew that is made when it is first needed, and ends with whoever hired it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self.crew: Crew | None = None
+        self._end: weakref.finalize[[], Hired] | None = None
+
+    def open(self, round: Round, workers: int) -> Crew:
+        """The crew, ready for a round."""
+        if self.crew is None:
+            self.crew = Crew(self._ground)
+            self._end = weakref.finalize(self, self.crew.end)  # also at the end of the program
+        self.crew.open(round, workers)
+        return self.crew
+
+    def close(self) -> None:
+        """End the crew; it would be made anew."""
+        if self._end is not None:
+            self._end()
+        self.crew = self._end = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 import torch
 
@@ -13,7 +15,11 @@ from fedrelay.data.federation import Federation
 from fedrelay.engines.guard import spoiled
 from fedrelay.engines.memory import Memory
 from fedrelay.task import Task
-from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Tree, Visit, Work
+from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Together, Tree, Visit, Work
+
+LOG = logging.getLogger("fedrelay")
+
+Result: TypeAlias = tuple[Baton, Tree, Report]
 
 
 @dataclass(frozen=True)
@@ -38,35 +44,83 @@ class Errand:
     round: int
 
 
-def relay(ground: Ground, errand: Errand, chain: Chain, memory: Memory) -> Outcome:
-    """Fold the work along one chain; a client that is lost leaves the last good baton to the next."""
-    baton, reports, dropped = chain.start, list[Report](), list[Drop]()
-    for hop, client in enumerate(chain.clients):
-        known = memory.get(client)
-        visit = Visit(
-            ground.federation.client(client), ground.task, known, errand.shared, errand.round, hop, ground.seed
-        )
-        result = attempt(errand.work, baton, visit)
+class Runner:
+    """One chain under way."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain, self.baton = chain, chain.start
+        self._reports: list[Report] = []
+        self._dropped: list[Drop] = []
+
+    def take(self, result: Result | Drop, visit: Visit, memory: Memory) -> None:
+        """Go on after a visit; a client that is lost leaves the last good baton to the next."""
         if isinstance(result, Drop):
-            dropped.append(result)
-            continue
-        baton, after, report = result
-        if after is not known:
-            memory.stage(client, after)
-        reports.append(report)
-    return Outcome(chain, baton, tuple(reports), tuple(dropped))
+            self._dropped.append(result)
+            return
+        self.baton, after, report = result
+        if after is not visit.memory:
+            memory.stage(visit.client.id, after)
+        self._reports.append(report)
+
+    def outcome(self) -> Outcome:
+        return Outcome(self.chain, self.baton, tuple(self._reports), tuple(self._dropped))
 
 
-def attempt(work: Work, baton: Baton, visit: Visit) -> tuple[Baton, Tree, Report] | Drop:
+def relay(ground: Ground, errand: Errand, chain: Chain, memory: Memory) -> Outcome:
+    """Fold the work along one chain."""
+    runner = Runner(chain)
+    for hop, client in enumerate(chain.clients):
+        visit = ground.visit(errand, client, memory.get(client), hop)
+        runner.take(attempt(errand.work, runner.baton, visit), visit, memory)
+    return runner.outcome()
+
+
+def relay_together(ground: Ground, errand: Errand, chains: Sequence[Chain], memory: Memory) -> list[Outcome]:
+    """Fold the work along several chains at once, hop by hop; those that are longer go on alone."""
+    runners = [Runner(chain) for chain in chains]
+    for hop in range(max(len(chain.clients) for chain in chains)):
+        going = [runner for runner in runners if hop < len(runner.chain.clients)]
+        clients = [runner.chain.clients[hop] for runner in going]
+        visits = [ground.visit(errand, client, memory.get(client), hop) for client in clients]
+        results = attempt_together(errand.work, [runner.baton for runner in going], visits)
+        for runner, result, visit in zip(going, results, visits, strict=True):
+            runner.take(result, visit, memory)
+    return [runner.outcome() for runner in runners]
+
+
+def attempt(work: Work, baton: Baton, visit: Visit) -> Result | Drop:
     """One visit; a client that raises or returns a spoiled model is dropped, with the reason."""
     try:
         result = work(baton, visit)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        raised = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
-        return Drop(visit.client.id, visit.hop, raised)
+        reason = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
+        return Drop(visit.client.id, visit.hop, reason)
+    return checked(work, baton, visit, result)
+
+
+def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit]) -> list[Result | Drop]:
+    """Several visits at once; if that raises, one by one, which finds out who raised."""
+    if len(visits) > 1:
+        try:
+            results = cast(Together, work).together(batons, visits)
+        except Exception as error:
+            LOG.info("%s cannot make these visits at once: %s", type(work).__name__, error)
+        else:
+            return [checked(work, b, v, result) for b, v, result in zip(batons, visits, results, strict=True)]
+    return [attempt(work, baton, visit) for baton, visit in zip(batons, visits, strict=True)]
+
+
+def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:
+    """The result of a visit, unless its model is spoiled."""
     reason = spoiled(work, baton.params, result[0].params)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
+
+
+def stacks(work: Work, task: Task) -> bool:
+    """Whether this work can make several visits at once with this model."""
+    can = getattr(work, "stacks", None)
+    return can is not None and bool(can(task))
 
 
 @contextmanager

@@ -19,16 +19,17 @@ import torch
 
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.parcels import Receiver, Sender
-from fedrelay.engines.relay import Errand, Ground, operator_threads, relay
+from fedrelay.engines.relay import Errand, Ground, operator_threads, relay, relay_together
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
 
 
 @dataclass(frozen=True)
 class Round:
-    """What opens a round: the errand, and all chains."""
+    """What opens a round: the errand, all chains, and whether those of a job advance together."""
 
     errand: Errand
     chains: Sequence[Chain]
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,16 @@ def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
 
 
 def perform(ground: Ground, current: Round, job: Job) -> Reply:
-    """Run the chains of a job, as the inline engine would with one thread."""
+    """Run the chains of a job, as they would be run in the parent with one thread."""
     memory = Memory()
     memory.restore(job.memories, 0)
+    chains = [current.chains[number] for number in job.numbers]
     with operator_threads(1):
-        done = tuple(
-            Done.of(number, relay(ground, current.errand, current.chains[number], memory)) for number in job.numbers
-        )
-    return Reply(done, memory.staged())
+        if current.together:
+            outcomes = relay_together(ground, current.errand, chains, memory)
+        else:
+            outcomes = [relay(ground, current.errand, chain, memory) for chain in chains]
+    return Reply(tuple(map(Done.of, job.numbers, outcomes)), memory.staged())
 
 
 def end_with_parent(folder: str) -> None:

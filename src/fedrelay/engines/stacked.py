@@ -1,0 +1,97 @@
+"""Chains that advance together: one computation on a stack of models, for models too small to fill the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+
+from fedrelay.data.federation import Federation
+from fedrelay.engines.crew import Hired
+from fedrelay.engines.dispatch import Bundles, Stacks, dispatch
+from fedrelay.engines.memory import Memory
+from fedrelay.engines.relay import LOG, Errand, Ground, operator_threads, relay, relay_together, stacks
+from fedrelay.engines.worker import Round
+from fedrelay.errors import within
+from fedrelay.task import Task
+from fedrelay.types import Chain, Outcome, Tree, Work
+
+ROOM = 1 << 21
+"""A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
+
+
+class Stacked:
+    """Advances up to `rows` chains at once as one computation: equal to inline within 1e-4, relative, after a visit.
+
+    Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core. With more than one of
+    `workers`, stacks are given out to processes of one thread each; the results do not depend on how many.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        task: Task,
+        seed: int = 0,
+        *,
+        rows: int | None = None,
+        workers: int = 1,
+        memory_limit: float | None = None,
+    ) -> None:
+        within("workers", workers, least=1)
+        if rows is not None:
+            within("rows", rows, least=2)
+        self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
+        self.sizes: Sequence[int] = federation.sizes
+        self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
+        self._ground = Ground(federation, task, seed)
+        self._memory = Memory(memory_limit)
+        self._hired = Hired(self._ground)
+        self._told = False
+
+    def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
+        self._memory.discard()
+        errand = Errand(work, shared, round)
+        together = round > 0 and stacks(work, self.task)  # what happens before the first round is the same everywhere
+        if round and not together and not self._told:
+            LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
+            self._told = True
+        if self.workers == 1:
+            yield from self._here(errand, chains, together=together)
+            return
+        current = Round(errand, chains, together)
+        queue = Stacks(chains, self.sizes, self.rows) if together else Bundles(chains, self.sizes, self.workers)
+        crew = self._hired.open(current, min(self.workers, len(queue)))
+        yield from dispatch(crew, current, queue, self._memory)
+
+    def _here(self, errand: Errand, chains: Sequence[Chain], *, together: bool) -> Iterator[Outcome]:
+        if not together:
+            for chain in chains:
+                with operator_threads(1):
+                    outcome = relay(self._ground, errand, chain, self._memory)
+                yield outcome
+            return
+        found: dict[int, Outcome] = {}
+        for numbers in Stacks(chains, self.sizes, self.rows).all:
+            with operator_threads(1):
+                outcomes = relay_together(self._ground, errand, [chains[number] for number in numbers], self._memory)
+            found.update(zip(numbers, outcomes, strict=True))
+        for number in range(len(chains)):
+            yield found.pop(number)
+
+    def commit(self, round: int, /) -> None:
+        self._memory.commit(round)
+
+    def memories(self) -> tuple[int, Mapping[int, Tree]]:
+        return self._memory.round, self._memory.all()
+
+    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
+        self._memory.restore(memories, round)
+
+    def close(self) -> None:
+        """End the workers, if there are any; another round would start new ones."""
+        self._hired.close()
+
+    def __enter__(self) -> Stacked:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
