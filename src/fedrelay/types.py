@@ -109,6 +109,18 @@ class Work(Protocol):
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]: ...
 
 
+class Together(Work, Protocol):
+    """A Work that can also make several visits at once, one model a row; an engine may use that or not."""
+
+    def stacks(self, task: Task, /) -> bool:
+        """Whether it can, with this model."""
+        ...
+
+    def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> Sequence[tuple[Baton, Tree, Report]]:
+        """What the visits one by one would give, up to rounding."""
+        ...
+
+
 class Plan(Protocol):
     """Who trains after whom, from which model."""
 
