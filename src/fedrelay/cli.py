@@ -12,7 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from fedrelay import __version__, catalogue, cli_compare, cli_data, config, demo, report
+from fedrelay import __version__, catalogue, cli_compare, cli_data, cli_groups, config, demo, report
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.live import follow
 
@@ -85,6 +85,8 @@ def parser() -> argparse.ArgumentParser:
 
     cli_compare.add_compare(command("compare", "Do the runs of a TOML file side by side, with a table and a page."))
     cli_compare.add_tune(command("tune", "Try several learning rates (or other values), hopeless ones not for long."))
+
+    cli_groups.add(command("groups", "Build and compare groupings of the clients, without training."))
 
     cli_data.add(command("data", "List, fetch and look at data sets."), shared)
 

@@ -91,7 +91,7 @@ class NormalisedCosine:
             block = rows[start : start + step]
             both = block + centre
             part = np.divide(block, both, out=np.zeros_like(both), where=both > 0)
-            rest = (both > 0) - part
+            rest: Floats = (both > 0) - part
             lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(rest, axis=1)
             products = np.einsum("ij,ij->i", part, rest)
             # Two vectors of zeros are alike; a vector of zeros has nothing in common with any other.

@@ -1,0 +1,202 @@
+"""Describe the clients, build every grouping that was asked for, and measure it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+
+from fedrelay import config, seeds
+from fedrelay.errors import BadInput
+from fedrelay.laboratory.asked import Asked, read
+from fedrelay.live import Watched, bars
+from fedrelay.measures import balance_ratio, class_distances, covered_classes, group_counts
+from fedrelay.plans import Groups, Traits
+from fedrelay.plans.traits import collect, components, gather, inner_products, similarity
+from fedrelay.run import Probing
+from fedrelay.task import Task
+from fedrelay.types import Work
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, linear_layers
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+MANY = 2000
+"""Of more rows than this, the median distance is that of a random part."""
+SIDE = 100
+"""A similarity matrix is shown with at most so many rows and columns, each the mean of a few clients."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One grouping criterion, its measures (means over the repeats) and the groups of the first repeat."""
+
+    trait: str
+    grouper: str
+    distance: str
+    number: float
+    balance: float
+    covered: float
+    apart: float | None
+    seconds: float
+    groups: Groups
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The clients' models after some epochs alone (FedSeq 2022, Figs. 3-5): how alike they are, the norm of the matrix
+    of their similarities, and the share of the principal components that hold 90 % of the classifiers' variance."""
+
+    epochs: int
+    norm: float
+    components: float
+    similarity: Floats
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that the laboratory found."""
+
+    source: str
+    sizes: tuple[int, ...]
+    class_names: tuple[str, ...]
+    clients_apart: float | None
+    made: tuple[Made, ...]
+    pretrained: tuple[Pretrained, ...]
+    described: Mapping[str, float]
+    """Seconds that describing all clients took, by trait."""
+    missing: Mapping[str, tuple[tuple[int, str], ...]]
+    """Clients that could not be described, with the reason, by trait."""
+
+
+def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | None = None) -> Findings:
+    """Build and compare groupings of the clients of a configuration; nothing is trained but what describes them."""
+    rest = {key: value for key, value in tables.items() if key != "groups"}
+    algorithm = config.section_of(rest, "algorithm")
+    experiment = config.build({**rest, "algorithm": {"name": "fedavg"}}, data_dir)
+    task, source = experiment.task, experiment.federation.source
+    asked = read(config.section_of(tables, "groups"), algorithm, exemplars=task.public is not None)
+    sizes, seed = experiment.federation.sizes, experiment.engine.seed
+    asked.limits.check(sizes)
+    local = experiment.algorithm.update
+    used = {trait for trait, *_ in asked.combinations()}
+    known, seconds = dict[str, Traits](), dict[str, float]()
+    with bars(console) as progress:
+        probe = Probing(Watched(experiment.engine, progress), task.init(seed))
+        counts = class_counts(probe, len(sizes))
+        for name, trait in asked.traits.items():
+            if name in used:
+                began = time.perf_counter()
+                rng = seeds.rng(seed, "laboratory", name)
+                known[name] = gather(trait.trained_like(local), probe, len(sizes), rng)
+                seconds[name] = time.perf_counter() - began
+        made = build(asked, known, counts, sizes, seed, progress)
+        alone = tuple(pretrained(epochs, probe, counts, local) for epochs in asked.epochs)
+    return Findings(
+        source=source.name,
+        sizes=sizes,
+        class_names=source.class_names,
+        clients_apart=apart(counts),
+        made=made,
+        pretrained=alone,
+        described=seconds,
+        missing={name: found.missing for name, found in known.items() if found.missing},
+    )
+
+
+def class_counts(probe: Probing, clients: int) -> Counts:
+    """What every client has of each class (of each token of a text): the truth that groupings are measured by."""
+    ClassHistogram().check(probe.task)
+    rows, missing = collect(probe(ClassHistogram()), clients)
+    if rows is None or missing:
+        raise BadInput(f"clients {sorted(missing)[:10]} could not be read: {next(iter(missing.values()))}")
+    return rows.astype(np.int64)
+
+
+def build(
+    asked: Asked, known: Mapping[str, Traits], counts: Counts, sizes: tuple[int, ...], seed: int, progress: Progress
+) -> tuple[Made, ...]:
+    """Every combination, `repeats` times with other random numbers but the same traits."""
+    combinations = asked.combinations()
+    bar = progress.add_task("grouping", total=len(combinations) * asked.repeats, unit="groupings", said="")
+    found = []
+    for trait, grouper, distance, grouping in combinations:
+        groupings = []
+        began = time.perf_counter()
+        for repeat in range(asked.repeats):
+            rng = seeds.rng(seed, "laboratory", trait, grouper, distance, repeat)
+            groupings.append(grouping(known.get(trait, Traits(np.zeros((len(sizes), 0)), 0)), sizes, asked.limits, rng))
+            progress.advance(bar)
+        seconds = (time.perf_counter() - began) / asked.repeats
+        found.append(measured(trait, grouper, distance, groupings, counts, seconds))
+    return tuple(found)
+
+
+def measured(trait: str, grouper: str, distance: str, groupings: list[Groups], counts: Counts, seconds: float) -> Made:
+    """A grouping with its measures: means over the groups, and over the repeats."""
+    by_group = [group_counts(counts, groups) for groups in groupings]
+    distances = [found for mixes in by_group if (found := apart(mixes)) is not None]
+    return Made(
+        trait,
+        grouper,
+        distance,
+        number=float(np.mean([len(groups) for groups in groupings])),
+        balance=float(np.mean([balance_ratio(mixes).mean() for mixes in by_group])),
+        covered=float(np.mean([covered_classes(mixes).mean() for mixes in by_group])),
+        apart=float(np.mean(distances)) if distances else None,
+        seconds=seconds,
+        groups=groupings[0],
+        counts=by_group[0],
+    )
+
+
+def apart(counts: Counts) -> float | None:
+    """The median distance of the class mixes of two rows (CPD; FedGSP 2022, Eq. 14); None if there are no two."""
+    if len(counts) > MANY:
+        counts = counts[seeds.rng(0, "laboratory", "rows").choice(len(counts), MANY, replace=False)]
+    return float(np.median(class_distances(counts))) if len(counts) > 1 else None
+
+
+def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pretrained:
+    """Let every client train alone, and compare the models (FedSeq 2022, Sections IV-B1 and IV-B2)."""
+    work = ClassifierWeights("model", epochs=epochs).trained_like(local)
+    rows, missing = collect(probe(work), len(counts))
+    if rows is None or len(missing) > len(counts) - 2:
+        raise BadInput(
+            f"after {epochs} epochs alone there are no two models to compare: {next(iter(missing.values()))}"
+        )
+    kept = np.setdiff1d(np.arange(len(counts)), list(missing))
+    alike = similarity(rows[kept])
+    products = inner_products(rows[kept][:, classifier(probe.task)])
+    values = np.linalg.eigvalsh(products)[::-1].astype(np.float64)
+    # Clients of the same class side by side, so that blocks show.
+    order = np.lexsort((kept, counts[kept].argmax(axis=1)))
+    return Pretrained(
+        epochs,
+        norm=float(np.linalg.norm(alike)),
+        components=components(values, 0.9) / len(values),
+        similarity=smaller(alike[np.ix_(order, order)]),
+    )
+
+
+def classifier(task: Task) -> NDArray[np.int64]:
+    """Where the weights of the linear layers are in a model's vector; everywhere if it has none."""
+    if not (names := linear_layers(task.desk.network, "model")):
+        return np.arange(task.layout.trainable)
+    entries = [entry for entry in task.layout.entries if entry.name in names]
+    return np.concatenate([np.arange(entry.start, entry.start + entry.size) for entry in entries])
+
+
+def smaller(matrix: Floats) -> Floats:
+    """A picture of a large matrix: means of blocks."""
+    edges = np.linspace(0, len(matrix), min(len(matrix), SIDE) + 1).round().astype(int)
+    sums = np.add.reduceat(np.add.reduceat(matrix, edges[:-1], axis=0), edges[:-1], axis=1)
+    result: Floats = sums / np.outer(np.diff(edges), np.diff(edges))
+    return result
