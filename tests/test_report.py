@@ -277,9 +277,21 @@ def test_simulated_time_stands_beside_rounds_and_traffic_where_a_run_has_a_clock
     assert costs["Time", "simulated"] == ("16.0 s", "–")
     assert costs["Sent", "relayed by the server"] == ("1.6 kB", "0 bytes")
     assert costs["Groups", "mean number"] == ("5", "2")
+    assert ("Estimated (FedGSP)", "computing") not in costs
     assert "simulated s to" in rendered(report.table([timed, plain]), 100)
     (figure,) = [one for one in figures.curves([timed, plain], ["timed", "plain"]) if one.key == "clock"]
     assert [trace["x"] for trace in figure.spec["data"]] == [[1, 3, 6, 16], []]
+
+
+def test_what_fedgsp_would_estimate_stands_with_the_costs(tmp_path):
+    estimates = {"computing_seconds": 1.5, "communication_seconds": 90.0, "traffic_bytes": 4e6}
+    known = report.load(run_folder(tmp_path / "known", estimates=estimates))
+    plain = report.load(run_folder(tmp_path / "plain"))
+    costs = {(column.group, column.title): column.cells for column in tables.costs([known, plain])}
+    assert costs["Estimated (FedGSP)", "computing"] == ("1.5 s", "–")
+    assert costs["Estimated (FedGSP)", "communication"] == ("90.0 s", "–")
+    with pytest.raises(BadInput, match="estimates should be numbers"):
+        report.load(run_folder(tmp_path / "bad", estimates={"computing_seconds": "long"}))
 
 
 def test_without_a_clock_nothing_is_said_of_time_that_was_not_simulated(tmp_path):

@@ -56,6 +56,7 @@ class Summary(TypedDict):
     rounds_to: dict[str, int | None]
     traffic_to: dict[str, int | None]
     time_to: dict[str, float | None]
+    estimates: dict[str, float]
     target: float | None
     messages: dict[str, int]
     bytes: dict[str, int]
@@ -135,6 +136,9 @@ def _summary(path: Path) -> Summary | None:
             _split(found, key, "total")
         for key in ("rounds_to", "traffic_to", "time_to"):
             _shares(found, key)
+        estimates = found.setdefault("estimates", {})
+        good = isinstance(estimates, dict) and all(map(_is_number, estimates.values()))
+        _need(good, "estimates should be numbers", estimates)
     except _Damaged as damage:
         raise BadInput(f"{path} is damaged ({damage}): {remedy}") from None
     return cast(Summary, found)

@@ -108,6 +108,11 @@ def relayed(run: Run) -> int:
     return sum(line["relayed"]["bytes"] for line in run.rounds)
 
 
+def estimate(run: Run, key: str) -> float | None:
+    """Of the whole run, by FedGSP's formulas."""
+    return run.summary["estimates"].get(key) if run.summary else None
+
+
 def groups(run: Run) -> float | None:
     """The mean number of groups."""
     return sum(line["groups"] for line in run.rounds) / len(run.rounds) if run.rounds else None

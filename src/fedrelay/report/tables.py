@@ -94,6 +94,10 @@ def costs(runs: Sequence[Run]) -> list[Column]:
     times = [next(reversed(measures.clock(run)), None) for run in runs]
     if any(time is not None for time in times):
         found.insert(-3, Column("Time", "simulated", tuple(map(measures.duration, times))))
+    for title in ("computing", "communication"):
+        values = [measures.estimate(run, f"{title}_seconds") for run in runs]
+        if any(value is not None for value in values):
+            found.append(Column("Estimated (FedGSP)", title, tuple(map(measures.duration, values))))
     return found
 
 
