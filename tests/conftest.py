@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 from filelock import FileLock
+
+hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is no mistake of the code
+hypothesis.settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUICK = ("cifar10", "mnist", "shakespeare", "office_caltech10", "pacs", "usps")

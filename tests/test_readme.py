@@ -1,43 +1,56 @@
-"""The examples of the README run as they stand."""
+"""The examples of the README and the docs run as they stand."""
 
 from __future__ import annotations
 
 import re
-import tomllib
+import shlex
 from pathlib import Path
 
 import pytest
 
-from fedrelay import config
+from fedrelay import cli
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 
 
-def test_the_python_examples_run_one_after_another(tmp_path, monkeypatch, capsys):
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment.toml").write_text(blocks("toml")[0])
+    return tmp_path
+
+
+def test_the_python_examples_run_one_after_another(folder, capsys):
     names: dict[str, object] = {}
     examples = blocks("python")
-    assert len(examples) >= 2
+    assert len(examples) >= 3
     for example in examples:
         exec(compile(example, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "accuracy" in printed
-    assert (tmp_path / "runs" / "mine" / "summary.json").is_file()
+    assert (folder / "runs" / "mine" / "summary.json").is_file()
+    assert (folder / "report.html").is_file()
 
 
-@pytest.mark.parametrize("example", blocks("toml"))
-def test_the_configuration_example_builds(example):
-    assert config.build(tomllib.loads(example)).name == "fedseq"
+def test_the_commands_run_one_after_another(folder, capsys):
+    commands = [line.split("#")[0] for block in blocks("sh") for line in block.splitlines()]
+    commands = [command for command in commands if command.startswith("fedrelay")]
+    assert len(commands) >= 5
+    for command in commands:
+        words = shlex.split(command)[1:]
+        quick = ["--set", "rounds=4"] if words[0] == "run" else []
+        assert cli.main([*words, *quick]) == 0, (command, capsys.readouterr().err)
+    assert (folder / "report.html").is_file()
 
 
 @pytest.mark.parametrize("page", ["data.md"])
 def test_the_python_examples_of_the_docs_run(page):
-    text = (Path(__file__).parent.parent / "docs" / page).read_text()
-    examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    examples = blocks("python", (ROOT / "docs" / page).read_text())
     assert examples
     for example in examples:
         exec(compile(example, page, "exec"), {})

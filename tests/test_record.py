@@ -7,14 +7,21 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tomli_w
 import torch
 
-from fedrelay import BadInput, RunFailed, checkpoint, config
-from fedrelay.record import Evaluate, read_lines, rounds_to
+from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, checkpoint, config, start
+from fedrelay.algorithms import fedavg
+from fedrelay.data import Iid, digits
+from fedrelay.engines import Inline
+from fedrelay.models import Logistic
+from fedrelay.record import Evaluate, dumps, read_lines, rounds_to
 from fedrelay.types import Baton, Report, State
 
 TABLES = {
@@ -26,6 +33,7 @@ TABLES = {
     "local": {"batch": 8, "lr": 0.1},
     "algorithm": {"name": "fedseq", "max_clients": 5, "fraction": 0.5},
     "evaluate": {"every": 2},
+    "engine": {"name": "inline"},
 }
 
 
@@ -162,7 +170,7 @@ def test_a_half_written_last_line_is_passed_over_on_resume(whole, tmp_path):
 
 def test_a_damaged_checkpoint_is_refused_and_left_alone(tmp_path):
     run_whole(tmp_path / "run")
-    (path,) = (tmp_path / "run" / "checkpoint").iterdir()
+    (path,) = (tmp_path / "run" / "checkpoint").glob("*.pt")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -188,8 +196,130 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_checkpoint_holds_no_code(tmp_path):
+def test_an_interrupt_during_the_evaluation_loses_nothing(whole, tmp_path, monkeypatch):
+    recorder = recorder_in(tmp_path / "run")
+    evaluate, calls = Task.evaluate, []
+
+    def interrupted(task, *arguments):
+        calls.append(task)
+        if len(calls) == 2:  # that of round 4
+            raise KeyboardInterrupt
+        return evaluate(task, *arguments)
+
+    monkeypatch.setattr(Task, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(recorder.run())
+    assert len(read_lines(tmp_path / "run" / "rounds.jsonl")) == 3
+    resumed = recorder_in(tmp_path / "run", resume=True)
+    list(resumed.run())
+    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert timeless(tmp_path / "run") == timeless(whole[0])
+
+
+def test_a_longer_run_has_the_evaluations_it_would_have_had_at_once(tmp_path):
+    run_whole(tmp_path / "once", rounds=8, evaluate={"every": 3})
+    run_whole(tmp_path / "twice", rounds=4, evaluate={"every": 3})
+    list(recorder_in(tmp_path / "twice", rounds=8, evaluate={"every": 3}, resume=True).run())
+    assert timeless(tmp_path / "once") == timeless(tmp_path / "twice")
+
+
+def test_rounds_without_a_checkpoint_are_refused_and_left_alone(tmp_path):
+    run_whole(tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoint").glob("*.pt"):
+        path.unlink()
+    before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
+    with pytest.raises(BadInput, match="has rounds but no checkpoint"):
+        list(recorder_in(tmp_path / "run", resume=True).run())
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
+
+
+def test_a_refused_resume_leaves_the_configuration_as_it_was(tmp_path):
+    run_whole(tmp_path / "run")
+    before = (tmp_path / "run" / "config.toml").read_bytes()
+    with pytest.raises(BadInput, match="at round 8 already"):
+        list(recorder_in(tmp_path / "run", resume=True, rounds=2).run())
+    assert (tmp_path / "run" / "config.toml").read_bytes() == before
+
+
+def test_a_run_that_could_not_start_does_not_claim_its_folder(tmp_path):
+    bad = recorder_in(tmp_path / "run", algorithm={"name": "fedseq", "min_examples": 5000})
+    with pytest.raises(BadInput, match="min_examples"):
+        list(bad.run())
+    run_whole(tmp_path / "run")
+
+
+def test_two_processes_cannot_write_one_run(tmp_path):
+    first = recorder_in(tmp_path / "run").run()
+    next(first)
+    with pytest.raises(BadInput, match="in use by another process"):
+        list(recorder_in(tmp_path / "run", resume=True).run())
+    first.close()
+    list(recorder_in(tmp_path / "run", resume=True).run())
+
+
+def test_a_recorder_made_in_python_refuses_the_folder_of_another_method(tmp_path):
+    federation = Federation.split(digits(), Iid(), 5)
+    engine = Inline(federation, Task.of(Logistic(), federation))
+
+    def recorder(algorithm, rounds=2, **more):
+        return Recorder(tmp_path / "run", algorithm, engine, federation.test, rounds=rounds, **more)
+
+    list(recorder(fedavg()).run())
+    with pytest.raises(BadInput, match="another configuration"):
+        list(recorder(fedavg(fraction=0.5), rounds=4, resume=True).run())
+    assert len(list(recorder(fedavg(), rounds=4, resume=True).run())) == 4
+
+
+def test_an_option_that_is_new_since_a_run_began_does_not_lock_it_out(tmp_path):
+    run_whole(tmp_path / "run", rounds=4)
+    path = tmp_path / "run" / "config.toml"
+    tables = tomllib.loads(path.read_text())
+    del tables["local"]["momentum"]  # as if the program of that day had not known it
+    path.write_text(tomli_w.dumps(tables))
+    list(recorder_in(tmp_path / "run", resume=True).run())
+    path.write_text(tomli_w.dumps(tables))
+    with pytest.raises(BadInput, match=r"differs in local.momentum"):
+        recorder_in(tmp_path / "run", resume=True, local={"batch": 8, "lr": 0.1, "momentum": 0.5})
+
+
+def test_numbers_that_are_not_finite_are_null_in_json():
+    assert dumps({"loss": float("inf"), "all": [1.5, float("nan")]}) == '{"loss": null, "all": [1.5, null]}'
+
+
+def line(round: int, accuracy: float | None) -> dict:
+    directions = {"server_to_client": 2, "client_to_server": 1, "client_to_client": 4}
+    cost = {"messages": directions, "bytes": {key: 10 * value for key, value in directions.items()}}
+    rest = {"loss": 0.5, "examples": 20, "seconds": 0.5, "depth": 3, "drops": [], "chains": 1, "clients": 3}
+    extra = {"simulated_seconds": None, "relayed": {"messages": 0, "bytes": 0}}
+    return {"round": round, "accuracy": accuracy, **cost, **rest, **extra}
+
+
+def test_a_summary_of_lines_made_by_hand(tmp_path):
+    recorder = recorder_in(
+        tmp_path / "run", evaluate={"every": 1, "last": 3, "smooth": 1, "shares": [0.5], "target": 0.8}
+    )
+    real = next(recorder.run())  # for the keys that this test does not look at
+    lines = [real | line(r, a) for r, a in enumerate([0.1, 0.3, 0.5, None, 0.9, 0.7], start=1)]
+    state = start(recorder.algorithm, recorder.engine)
+    found = recorder.summarise(lines, replace(state, round=6))
+    assert found["accuracy"] == pytest.approx((0.5 + 0.9 + 0.7) / 3)
+    assert found["best_accuracy"] == 0.9
+    assert found["final_accuracy"] == 0.7
+    assert found["rounds_to"] == {"0.5": 3}  # 0.5 is the first of at least 0.4
+    assert found["traffic_to"] == {"0.5": 3 * 70}
+    assert found["messages"] == {"server_to_client": 12, "client_to_server": 6, "client_to_client": 24, "total": 42}
+    assert (found["examples"], found["seconds"], found["examples_per_second"]) == (120, 3.0, 40.0)
+
+
+def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path):
+    for odd in (np.float64(1), np.zeros(2), range(3), {1, 2}):
+        with pytest.raises(TypeError, match=r"state.memo\['odd'\]"):
+            checkpoint.save(tmp_path, State(1, (Baton(torch.zeros(2)),), {}, {}, {"odd": odd}), {})
+
+
+def test_a_checkpoint_holds_no_code(tmp_path, monkeypatch):
     """Only our own records and tensors are loaded: a pickle that wants anything else is refused by torch."""
+    monkeypatch.setattr(checkpoint, "check", lambda tree: None)
 
     class Evil:
         def __reduce__(self):
@@ -221,8 +351,6 @@ def test_sigkill_at_five_random_moments_and_resume_gives_the_same_bits(tmp_path)
     rounds = 60
     file = tmp_path / "run.toml"
     changes = {"rounds": rounds, "checkpoint": 2}
-    import tomli_w
-
     file.write_text(tomli_w.dumps({**TABLES, **changes}))
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(file), "--json"]
     done = subprocess.run([*command, "--out", str(tmp_path / "whole")], capture_output=True, check=True, text=True)

@@ -1,6 +1,6 @@
 """fedrelay: federated learning on unlike clients, by who trains after whom."""
 
-from fedrelay import algorithms, data, engines, merges, models, plans
+from fedrelay import algorithms, config, data, engines, merges, models, plans, report
 from fedrelay.data import Federation
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.record import Evaluate, Recorder
@@ -20,12 +20,14 @@ __all__ = [
     "Task",
     "advance",
     "algorithms",
+    "config",
     "data",
     "deployed",
     "engines",
     "merges",
     "models",
     "plans",
+    "report",
     "start",
     "train",
 ]

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,34 @@ def pieces(memories: Mapping[int, Tree]) -> Iterator[dict[int, Tree]]:
 
 
 def encoded(tree: object) -> bytes:
+    """As bytes; what could not be read back is refused now, not on resume."""
+    check(tree)
     buffer = io.BytesIO()
     torch.save(tree, buffer)
     return buffer.getvalue()
+
+
+def check(tree: object, where: str = "state") -> None:
+    """Only our own records, plain containers, numbers, texts and tensors can be read back."""
+    if tree is None or isinstance(tree, torch.Tensor) or type(tree) in (bool, int, float, str, bytes):
+        return
+    if is_dataclass(tree) and type(tree) in RECORDS:
+        for item in fields(tree):
+            check(getattr(tree, item.name), f"{where}.{item.name}")
+    elif type(tree) is dict:
+        for key, value in tree.items():
+            check(value, f"{where}[{key!r}]")
+    elif type(tree) in (tuple, list):
+        for number, value in enumerate(tree):  # type: ignore[arg-type]
+            check(value, f"{where}[{number}]")
+    else:
+        raise TypeError(f"{where} is a {type(tree).__name__}: a checkpoint takes plain data and tensors only")
+
+
+def newest_round(folder: Path) -> int:
+    """The round of the newest checkpoint; 0 if there is none."""
+    names = [NAME.fullmatch(path.name) for path in folder.glob("*.pt")] if folder.is_dir() else []
+    return max((int(match[1]) for match in names if match), default=0)
 
 
 def load(folder: Path) -> tuple[State, Mapping[int, Tree]] | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -21,7 +23,10 @@ ERR = Console(stderr=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 is success, 1 a run that failed, 2 bad input, 130 stopped by the user."""
+    """Run a command; 0 is success, 1 a run that failed, 2 bad input, 130 stopped by hand."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     options = parser().parse_args(argv)
     signal.signal(signal.SIGTERM, stop)
     try:
@@ -35,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if options.debug:
-            raise
-        if isinstance(error, BadInput | RunFailed):
+            traceback.print_exc()
+        elif isinstance(error, BadInput | RunFailed):
             say(str(error))
         else:
             say(f"unexpected {type(error).__name__}: {error} (--debug shows where)")

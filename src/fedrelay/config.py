@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import tomllib
@@ -10,13 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
-from fedrelay import checkpoint, schema
+from fedrelay import schema
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.algorithms.compose import join
 from fedrelay.data import PARTITIONS, Federation, Partition
-from fedrelay.engines import ENGINES
+from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
 from fedrelay.federate import federate
 from fedrelay.latency import DISTRIBUTIONS, Distribution, Latency
@@ -66,11 +65,11 @@ def read(path: Path | str, sets: Iterable[str] = ()) -> Tables:
     """The tables of a TOML file, with `a.b=c` overrides."""
     path = Path(path)
     try:
-        tables: Tables = tomllib.loads(path.read_text())
+        tables: Tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path.resolve()}: give the name of a TOML configuration") from None
-    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path.resolve()} cannot be read as a TOML file: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as a TOML file: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path.resolve()} is not valid TOML: {error}") from None
     return override(tables, sets)
@@ -78,7 +77,7 @@ def read(path: Path | str, sets: Iterable[str] = ()) -> Tables:
 
 def override(tables: Mapping[str, Any], sets: Iterable[str]) -> Tables:
     """Tables with `a.b=c` applied; c is read as TOML, or else as a text."""
-    result: Tables = json.loads(json.dumps(tables))
+    result: Tables = copy.deepcopy(dict(tables))
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
@@ -107,6 +106,7 @@ class Experiment:
     engine: Engine
     evaluate: Evaluate
     latency: Latency | None = None
+    data_dir: Path | str | None = None
 
     @property
     def name(self) -> str:
@@ -121,7 +121,7 @@ class Experiment:
     def record(self, out: Path | str | None = None, *, resume: bool = False) -> Recorder:
         """A recorder in `out` (default: runs/NAME-HASH). A folder that holds something else is refused, not touched."""
         folder = Path(out) if out is not None else Path("runs") / f"{self.name}-{self.fingerprint[:8]}"
-        claim(folder, self, resume=resume)
+        claim(folder, self, resume=resume, data_dir=self.data_dir)
         numbers = {"rounds": self.tables["rounds"], "checkpoint_every": self.tables["checkpoint"]}
         return Recorder(
             folder,
@@ -133,6 +133,7 @@ class Experiment:
             resume=resume,
             latency=self.latency,
             classes=self.federation.classes_of_clients(),
+            tables=self.tables,
             **numbers,
         )
 
@@ -146,7 +147,11 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     part = {section: section_of(tables, section) for section in SECTIONS}
     seed = numbers["seed"]
 
+    if {"epochs", "steps"} <= set(part["local"]):
+        raise BadInput("[local]: epochs and steps exclude each other; give one of them")
     local, resolved_local = schema.build(Sgd, part["local"], "[local]", CHOICES)
+    if local.steps is not None:
+        del resolved_local["epochs"]
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
     recipes, chosen = methods(part["algorithm"]), part["algorithm"]
     algorithm, resolved_algorithm = named(recipes, chosen, "[algorithm]", {"local": local})
@@ -156,11 +161,11 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     model, resolved_model = named(MODELS, part["model"], "[model]", {})
     task = adapted(algorithm, Task.of(model, federation))
     at = {"federation": federation, "task": task, "seed": seed}
-    engine, resolved_engine = named(ENGINES, {"name": "inline"} | part["engine"], "[engine]", at)
+    engine, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
     tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
-    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency)
+    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
 
 
 def build_latency(tables: Mapping[str, Any], clients: int, seed: int, *, pooled: bool) -> tuple[Latency | None, Tables]:
@@ -198,12 +203,18 @@ def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, A
     return built, {"name": values["name"], **resolved}
 
 
-def claim(folder: Path, experiment: Experiment, *, resume: bool) -> None:
-    """Make the folder this experiment's own, or refuse; nothing of another run is ever overwritten."""
+def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path | str | None = None) -> None:
+    """Refuse a folder that is not this experiment's; nothing of another run is ever overwritten."""
     path = folder / "config.toml"
     if path.is_file():
         found = read(path)
+        if isinstance(experiment.engine, Auto) and found.get("engine", {}).get("name") in ("inline", "pool", "stacked"):
+            experiment.engine.choose(found["engine"])  # as it did when the run began
+            experiment.tables["engine"] = found["engine"]
         differing = differences(found, experiment.tables)
+        if differing and any(key not in flat(found) for key in differing):
+            # an option that did not exist then had its default
+            differing = differences(build(found, data_dir).tables, experiment.tables)
         if differing:
             raise BadInput(
                 f"{folder.resolve()} holds a run of another configuration (it differs in {', '.join(differing[:5])}); "
@@ -213,12 +224,26 @@ def claim(folder: Path, experiment: Experiment, *, resume: bool) -> None:
             raise BadInput(
                 f"{folder.resolve()} holds this run already: add --resume to go on with it, or choose another --out"
             )
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif blocked(folder):
         raise BadInput(
             f"{folder.resolve()} exists and is not a run folder; nothing was overwritten: choose another --out"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_atomically(path, tomli_w.dumps(experiment.tables).encode())
+
+
+def blocked(folder: Path) -> bool:
+    """Whether something else is where the run's folder should be."""
+    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    if above != folder:
+        return not above.is_dir()
+    return not folder.is_dir() or any(part.name != "checkpoint" for part in folder.iterdir())
+
+
+def flat(tables: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """All keys of nested tables, as a.b.c."""
+    keys: list[str] = []
+    for key, value in tables.items():
+        keys += flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [f"{prefix}{key}"]
+    return keys
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -226,6 +251,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
     found: list[str] = []
     for key in sorted({*one, *other}):
         a, b = one.get(key), other.get(key)
+        if not prefix and key == "engine" and a and b and bits(a) == bits(b):
+            continue  # the number of workers, for example, changes nothing
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             found += differences(a, b, f"{prefix}{key}.")
         elif a != b and (prefix or key not in HARMLESS):

@@ -19,6 +19,7 @@ TABLES: dict[str, Any] = {
     "model": {"name": "mlp"},
     "local": {"epochs": 1, "batch": 16, "lr": 0.1},
     "evaluate": {"every": 1},
+    "engine": {"name": "inline"},  # the same bits on every machine
 }
 
 
@@ -27,18 +28,18 @@ def run(out: Path, console: Console, live: Console) -> Path:
     console.print(
         "100 clients, each with about 14 real handwritten digits of one class only; 20 of them train per round."
     )
-    target = accuracy_of(out / "centralized", {**TABLES, "rounds": 30, "algorithm": {"name": "centralized"}}, live)
+    _, target = trained(out, {**TABLES, "rounds": 30, "algorithm": {"name": "centralized"}}, live)
     console.print(f"All data in one place (the reference) reaches {target:.1%}.")
     evaluate = {**TABLES["evaluate"], "target": target}
-    folders = [out / method for method in METHODS]
-    for method, folder in zip(METHODS, folders, strict=True):
-        accuracy_of(folder, {**TABLES, "evaluate": evaluate, "algorithm": {"name": method}}, live)
+    runs = [trained(out, {**TABLES, "evaluate": evaluate, "algorithm": {"name": method}}, live) for method in METHODS]
+    folders = [folder for folder, _ in runs]
     console.print(report.table([report.load(folder) for folder in folders]))
     return report.write(folders, out / "report.html")
 
 
-def accuracy_of(folder: Path, tables: dict[str, Any], live: Console) -> float:
-    """Run an experiment (or take it as it is, if the folder holds it finished) and read its accuracy."""
-    recorder = config.build(tables).record(folder, resume=True)
+def trained(out: Path, tables: dict[str, Any], live: Console) -> tuple[Path, float]:
+    """Run an experiment (or take it as it is, if its folder holds it finished): its folder and its accuracy."""
+    experiment = config.build(tables)
+    recorder = experiment.record(out / f"{experiment.name}-{experiment.fingerprint[:8]}", resume=True)
     follow(recorder, live)
-    return float(recorder.summary()["accuracy"])
+    return recorder.path, float(recorder.summary()["accuracy"])

@@ -1,5 +1,9 @@
 """The two ways things go wrong: what was asked for cannot be, or a run could not go on."""
 
+from __future__ import annotations
+
+import math
+
 
 class BadInput(ValueError):
     """What the caller asked for is impossible; the message says why and what would work (exit code 2)."""
@@ -14,7 +18,7 @@ def within(
 ) -> None:
     """Refuse a number outside its range (or not a number at all), naming it, the range and what was given."""
     ok = (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
-    if not ok or value != value:
+    if not ok or not math.isfinite(value):
         limits = [("above", above), ("at least", least), ("at most", most)]
-        wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+        wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None) or "a finite number"
         raise BadInput(f"{name} must be {wanted}, not {value:g}")

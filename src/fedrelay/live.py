@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,14 +21,17 @@ def follow(recorder: Recorder, console: Console) -> None:
     """Run to the end, with a live display of accuracy, rounds per second and time left if this is a terminal."""
     with bars(console) as progress:
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
-        bar = progress.add_task(recorder.name, total=recorder.rounds, unit="rounds", said="accuracy …")
-        began, first, named, accuracy = time.perf_counter(), None, set[int](), "…"
+        done = recorder.done()
+        bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said="accuracy …")
+        began, named, accuracy, told = time.perf_counter(), set[int](), "…", ""
         for line in recorder.run():
-            first = line["round"] if first is None else first
-            seconds = time.perf_counter() - began
-            speed = (line["round"] - first + 1) / seconds if seconds else 0.0
+            if line["round"] <= done:  # of an earlier part of this run
+                began = time.perf_counter()
+                continue
+            speed = (line["round"] - done) / (time.perf_counter() - began)
             accuracy = accuracy if line["accuracy"] is None else f"{line['accuracy']:.1%}"
             progress.update(bar, completed=line["round"], said=f"accuracy {accuracy} {speed:.1f} rounds/s")
+            told = tell_engine(recorder.engine, told, console)
             tell_drops(line, named, console)
             tell_undescribed(line, console)
 
@@ -65,6 +69,14 @@ class Watched:
     def seed(self) -> int:
         return self.engine.seed
 
+    @property
+    def settings(self) -> Mapping[str, Any] | None:
+        return getattr(self.engine, "settings", None)
+
+    @property
+    def explanation(self) -> str:
+        return getattr(self.engine, "explanation", "")
+
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         outcomes = self.engine.run(work, chains, shared, round)
         if round:
@@ -83,6 +95,14 @@ class Watched:
 
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         self.engine.remember(round, memories)
+
+
+def tell_engine(engine: Engine, told: str, console: Console) -> str:
+    """Say how the engine chose to run, whenever it chooses."""
+    explanation: str = getattr(engine, "explanation", "")
+    if explanation and explanation != told and console.is_terminal:
+        console.print(f"engine: {explanation}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    return explanation
 
 
 def tell_drops(line: Line, named: set[int], console: Console) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from fedrelay import checkpoint, measures, vectors
@@ -65,6 +71,9 @@ class Recorder:
     """Which client has which class, where that is known: (clients, classes)."""
     latency: Latency | None = None
     """What clients are like, if the run is to have a virtual clock."""
+    tables: Mapping[str, Any] | None = None
+    """The resolved configuration; without one, what the objects say of themselves is written."""
+    _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
@@ -76,6 +85,14 @@ class Recorder:
 
     def run(self) -> Iterator[Line]:
         """Every round's line as it is written; the lines of an earlier part of the same run come first."""
+        with alone_in(self.path):
+            yield from self._run()
+
+    def done(self) -> int:
+        """How many rounds an earlier part of this run has on disk."""
+        return checkpoint.newest_round(self.path / "checkpoint")
+
+    def _run(self) -> Iterator[Line]:
         state, lines = self._begin()
         yield from lines
         saved = state.round
@@ -83,6 +100,7 @@ class Recorder:
             for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
                 state = after
                 line = self._line(state)
+                self._note_engine()
                 self._append(line)
                 if state.round % self.checkpoint_every == 0 or state.round == self.rounds:
                     self._save(state)
@@ -93,7 +111,7 @@ class Recorder:
             if saved != state.round and self.engine.memories()[0] == state.round:
                 self._save(state)
         summary = self.summarise(lines, state)
-        checkpoint.write_atomically(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+        checkpoint.write_atomically(self.path / "summary.json", (dumps(summary, indent=2) + "\n").encode())
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` says."""
@@ -102,11 +120,16 @@ class Recorder:
 
     def _begin(self) -> tuple[State, list[Line]]:
         """The state to go on from: the newest checkpoint, or a fresh start, which is saved at once."""
-        self.path.mkdir(parents=True, exist_ok=True)
         found = checkpoint.load(self.path / "checkpoint")
         path = self.path / "rounds.jsonl"
         if found is None:
+            if path.is_file() and path.stat().st_size:
+                raise BadInput(
+                    f"{self.path.resolve()} has rounds but no checkpoint, so the run cannot go on; nothing was "
+                    "overwritten: put the checkpoint back, or start again in another folder"
+                )
             state = start(self.algorithm, self.engine)
+            self._write_tables()
             checkpoint.write_atomically(path, b"")
             self._save(state)
             return state, []
@@ -120,12 +143,29 @@ class Recorder:
         self._check_model(state, memories)
         self.engine.remember(state.round, memories)
         lines = [line for line in read_lines(path) if line["round"] <= state.round]
+        if lines and state.round < self.rounds and lines[-1]["round"] % self.evaluate.every:
+            lines[-1] |= {"accuracy": None, "loss": None}  # it was tested only because it was the last
+        if state.round and len(lines) == state.round - 1:
+            lines.append(self._line(state))  # stopped between a round and its line
         if [line["round"] for line in lines] != list(range(1, state.round + 1)):
             raise BadInput(
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
+        self._write_tables()
         checkpoint.write_atomically(path, b"".join(encode(line) for line in lines))
+        if state.round < self.rounds:
+            (self.path / "summary.json").unlink(missing_ok=True)
         return state, lines
+
+    def _write_tables(self) -> None:
+        """What decides the results, beside them; only once nothing speaks against the run any more."""
+        tables = self.tables or described_run(self)
+        path = self.path / "config.toml"
+        if self.tables is None and path.is_file():
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+            if {**found, "rounds": 0} != {**tables, "rounds": 0}:
+                raise BadInput(f"{self.path.resolve()} holds a run of another configuration: choose another folder")
+        checkpoint.write_atomically(path, tomli_w.dumps(tables).encode())
 
     def _check_model(self, state: State, memories: Mapping[int, Tree]) -> None:
         """The saved vectors must be of this model: what is deployed, and what clients keep."""
@@ -155,6 +195,15 @@ class Recorder:
         who = list(log.pop("participants"))  # too long a list for every line
         seen = None if self.classes is None else int(self.classes[who].any(axis=0).sum())
         return {**log, "classes": seen, "accuracy": metrics.get("accuracy"), "loss": metrics.get("loss")}
+
+    def _note_engine(self) -> None:
+        """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""
+        settings, path = getattr(self.engine, "settings", None), self.path / "config.toml"
+        if settings is None or settings == self._noted.get("engine") or not path.is_file():
+            return
+        tables = {**tomllib.loads(path.read_text()), "engine": dict(settings)}
+        checkpoint.write_atomically(path, tomli_w.dumps(tables).encode())
+        self._noted["engine"] = settings
 
     def _append(self, line: Line) -> None:
         """The line is on disk before a checkpoint can claim its round."""
@@ -228,7 +277,67 @@ def totals(lines: Sequence[Line], key: str) -> dict[str, int]:
 
 
 def encode(line: Line) -> bytes:
-    return (json.dumps(line) + "\n").encode()
+    return (dumps(line) + "\n").encode()
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """JSON as everybody reads it: numbers that are not finite become null."""
+
+    def finite(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: finite(part) for key, part in item.items()}
+        if isinstance(item, list | tuple):
+            return [finite(part) for part in item]
+        return None if isinstance(item, float) and not math.isfinite(item) else item
+
+    return json.dumps(finite(value), indent=indent, allow_nan=False)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else may write a run into this folder meanwhile; the lock ends with the process, however it ends."""
+    (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "checkpoint" / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BadInput(
+            f"{folder.resolve()} is in use by another process: wait for it, or choose another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def described_run(recorder: Recorder) -> dict[str, Any]:
+    """A run that was made in Python, as far as its objects can be told in a file."""
+    engine = recorder.engine
+    return {
+        "rounds": recorder.rounds,
+        "seed": engine.seed,
+        "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": fingerprint(engine.sizes)},
+        "model": told(engine.task.model),
+        "algorithm": {"name": recorder.name, "is": told(recorder.algorithm)},
+        "evaluate": told(recorder.evaluate),
+        "engine": {"name": type(engine).__name__},
+    }
+
+
+def fingerprint(sizes: Sequence[int]) -> str:
+    return hashlib.sha256(repr(tuple(sizes)).encode()).hexdigest()
+
+
+def told(value: Any) -> Any:
+    """A configured object as plain data: dataclasses by their fields, functions by their names."""
+    if is_dataclass(value) and not isinstance(value, type):
+        said = {item.name: told(getattr(value, item.name)) for item in fields(value)}
+        return {"is": type(value).__name__} | {key: part for key, part in said.items() if part is not None}
+    if isinstance(value, tuple | list):
+        return [told(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "__qualname__", type(value).__name__)
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -240,7 +349,11 @@ def read_lines(path: Path) -> list[Line]:
     lines = []
     for number, text in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
-            lines.append(json.loads(text))
-        except ValueError as error:
-            raise BadInput(f"{path.resolve()}, line {number}, is not JSON ({error}): the file is damaged") from error
+            line = json.loads(text)
+            line["round"] + 0
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(
+                f"{path.resolve()}, line {number}, is not that of a round ({error}): it is damaged"
+            ) from error
+        lines.append(line)
     return lines

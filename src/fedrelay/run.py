@@ -61,7 +61,7 @@ class Probing:
 
 
 def adapted(algorithm: Algorithm, task: Task) -> Task:
-    """The task as the method's update asks for it (FedFusion adds a module); a model that lacks something is refused."""
+    """The task as the method's update asks for it (FedFusion adds a module); a model that lacks a part is refused."""
     adapt = getattr(algorithm.update, "adapt", None)
     return task if adapt is None else adapt(task)
 

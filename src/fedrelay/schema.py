@@ -139,6 +139,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if getattr(hint, "_is_protocol", False):
+        raise BadInput(f"{where}: expected a name or a table with a name, not {value!r}")
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise BadInput(f"{where}: expected {words.get(hint, hint.__name__)}, not {value!r}")

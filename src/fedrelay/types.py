@@ -148,7 +148,7 @@ class Merge(Protocol):
 
 
 class Probe(Protocol):
-    """Runs a Work once on every client, from the initial model: one report (or drop) per client, in order, as they come.
+    """Runs a Work once on every client, from the initial model: one report (or drop) per client, as they come.
 
     What a client sends may be as large as a model: take one answer after another, and keep only what is needed.
     """

@@ -11,6 +11,9 @@ from fedrelay.errors import within
 from fedrelay.task import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
+MOST_THREADS = 256
+"""More than any machine makes use of; a system may fail to start as many as one can write."""
+
 
 class Inline:
     """Folds a Work along every chain in this process, with `threads` threads inside an operator.
@@ -28,7 +31,7 @@ class Inline:
         threads: int = 1,
         memory_limit: float | None = None,
     ) -> None:
-        within("threads", threads, least=1)
+        within("threads", threads, least=1, most=MOST_THREADS)
         self.federation, self.task, self.seed, self.threads = federation, task, seed, threads
         self.sizes: Sequence[int] = federation.sizes
         self._ground = Ground(federation, task, seed)

@@ -47,11 +47,12 @@ class Memory:
         return {client: self._shelf.get(number) for client, number in self._staged.items()}
 
     def commit(self, round: int) -> None:
-        for client, number in self._staged.items():
-            if client in self._kept:
-                self._shelf.drop(self._kept[client])
-            self._kept[client] = number
-        self._staged.clear()
+        self.round = -1  # whoever is interrupted now must not take these memories for those of any round
+        replaced = [self._kept[client] for client in self._staged if client in self._kept]
+        self._kept = {**self._kept, **self._staged} if self._staged else self._kept
+        self._staged = {}
+        for number in replaced:
+            self._shelf.drop(number)
         self.round = round
 
     def discard(self) -> None:

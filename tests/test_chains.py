@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedrelay.merges import Mean
+from fedrelay.plans.chains import in_order
+from fedrelay.plans.groups import Limits, spread
+from fedrelay.plans.sampling import share
+from fedrelay.types import Baton, Chain, Outcome, Report, State
+
+
+def test_every_lap_visits_everybody_in_an_order_of_its_own():
+    hops = in_order(range(8), 3, np.random.default_rng(0))
+    laps = [hops[:8], hops[8:16], hops[16:]]
+    assert all(sorted(lap) == list(range(8)) for lap in laps)
+    assert len({tuple(lap) for lap in laps}) == 3
+
+
+@pytest.mark.parametrize(
+    ("fraction", "total", "count"),
+    [(0.2, 62, 12), (0.29, 100, 29), (0.1, 5, 1), (1.0, 7, 7), (0.7, 10, 7), (0.99, 10, 9)],
+)
+def test_the_number_that_takes_part_is_rounded_down_and_at_least_one(fraction, total, count):
+    assert share(fraction, total) == count
+
+
+def test_left_over_clients_go_to_the_smallest_group_that_has_room():
+    sizes = [5, 5, 1, 1, 3, 9]
+    # group 1 holds least but is full; then group 0 has room for one; the last stays alone
+    assert spread([[0], [2, 3]], [4, 5, 1], sizes, Limits(max_clients=2)) == [[0, 4], [2, 3], [5, 1]]
+
+
+def test_a_weight_given_by_the_plan_overrides_the_examples():
+    def outcome(value: float, weight: float | None) -> Outcome:
+        chain = Chain(Baton(torch.zeros(1)), (0,), weight=weight)
+        return Outcome(chain, Baton(torch.tensor([value]), weight=30.0), (Report(0, 1),))
+
+    state = State(0, (Baton(torch.zeros(1)),), {}, {}, {})
+    merged = Mean()(state, [outcome(1.0, 0.75), outcome(5.0, 0.25)])
+    assert merged.batons[0].params.item() == 2.0
+    merged = Mean()(state, [outcome(1.0, None), outcome(5.0, None)])
+    assert merged.batons[0].params.item() == 3.0
