@@ -19,6 +19,7 @@ TABLES = {
     "model": {"name": "mlp", "hidden": [6]},
     "local": {"batch": 32, "lr": 0.1, "momentum": 0.5},
     "evaluate": {"every": 5},
+    "engine": {"name": "inline"},
 }
 PAIRS = [
     "fedseq+scaffold",

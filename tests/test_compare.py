@@ -19,6 +19,7 @@ TABLES = {
     "model": {"name": "mlp", "hidden": [8]},
     "local": {"batch": 16, "lr": 0.2},
     "evaluate": {"every": 1},
+    "engine": {"name": "inline"},
     "runs": {
         "all in one place": {"algorithm": {"name": "centralized"}},
         "fedavg": {"algorithm": {"name": "fedavg"}},

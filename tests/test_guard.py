@@ -96,6 +96,7 @@ def test_the_display_names_round_chain_and_client_and_gives_the_advice(tmp_path)
         "model": {"name": "quadratic"},
         "local": {"steps": 3, "batch": 0, "lr": 0.1, "guard": 1.01},
         "algorithm": {"name": "fedavg", "fraction": 1.0},
+        "engine": {"name": "inline"},
     }
     experiment = config.build(tables)
     text = io.StringIO()

@@ -63,8 +63,8 @@ class Row:
         values = self.values(*keys)
         if not values or len(values) < len(self.summaries):
             return "–"
-        apart = f" ± {unit(statistics.stdev(values))}" if len(values) > 1 else ""
-        return unit(statistics.fmean(values)) + apart
+        apart = unit(statistics.stdev(values)) if len(values) > 1 else unit(0)
+        return unit(statistics.fmean(values)) + (f" ± {apart}" if apart != unit(0) else "")
 
 
 def compare(
@@ -230,7 +230,8 @@ def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
 def table(rows: Sequence[Row]) -> Table:
     """For the terminal, where there is less room."""
     columns, shares, figures = headings(rows)
-    shown = [number for number, column in enumerate(columns) if column not in ("best", "messages", "MB")]
+    left_out = ("best", "messages", "MB to", "simulated s to")
+    shown = [number for number, column in enumerate(columns) if not column.startswith(left_out)]
     result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number in shown:
         result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)

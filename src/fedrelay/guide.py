@@ -91,6 +91,7 @@ def measure(name: str) -> Facts:
         "model": {"name": "mlp", "hidden": [2]},
         "local": {"steps": 1, "batch": 1},
         "algorithm": {"name": name, **settings},
+        "engine": {"name": "inline"},
     }
     built = config.build(tables)
     messages = visits = across = 0

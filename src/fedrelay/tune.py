@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from fedrelay import checkpoint, config
 from fedrelay.errors import BadInput, RunFailed
@@ -19,6 +20,8 @@ from fedrelay.record import Line
 
 RUNGS = (0.25, 0.5, 1.0)
 """At these shares of the rounds, values are compared."""
+LONGEST = 160
+"""How much of a reason is shown."""
 HOPELESS = 0.5
 """A value is given up if its best accuracy so far is below this share of the best of all."""
 
@@ -112,7 +115,7 @@ def advance(
             if line["round"] >= goal and goal < tables.get("rounds", config.NUMBERS["rounds"]):
                 break
     except RunFailed as error:
-        trial.stopped = f"diverged: {error}"
+        trial.stopped = f"failed: {error}"
     finally:
         lines.close()  # type: ignore[attr-defined]
 
@@ -132,7 +135,8 @@ def board(trials: Sequence[Trial]) -> Table:
     for trial in trials:
         best = "" if trial.best is None else f"{trial.best:.1%}"
         loss = "" if trial.loss is None else f"{trial.loss:.4g}"
-        result.add_row(trial.name, str(trial.rounds), best, loss, trial.stopped)
+        why = trial.stopped if len(trial.stopped) <= LONGEST else trial.stopped[: LONGEST - 1] + "…"  # all in tune.json
+        result.add_row(trial.name, str(trial.rounds), best, loss, Text(why))
     return result
 
 
