@@ -12,11 +12,19 @@ from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, scaffol
 from fedrelay.data import Augment, Dirichlet, Natural, Normalise, digits, quadratic, synthetic
 from fedrelay.engines import Inline, Stacked
 from fedrelay.engines.dispatch import Stacks
+from fedrelay.engines.relay import say_once
 from fedrelay.models import FemnistCnn, Logistic, Mlp, Quadratic, SmallCnn
 from fedrelay.types import Baton, Chain, Report
 
 SEED = 5
 LOCAL = Sgd(batch=7, epochs=2, lr=0.1)
+
+
+@pytest.fixture(autouse=True)
+def really_stacked(caplog):
+    """Visits made one by one would be equal all the more."""
+    yield
+    assert "one by one" not in caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +39,7 @@ def engines(federation, model, **settings) -> tuple[Inline, Stacked]:
 
 
 def assert_same(algorithm, federation, model, rounds=2, **settings) -> None:
+    say_once.cache_clear()
     one_by_one, stacked = engines(federation, model, **settings)
     expected, found = (list(train(algorithm, engine, rounds=rounds)) for engine in (one_by_one, stacked))
     for a, b in zip(expected, found, strict=True):

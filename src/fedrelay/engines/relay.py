@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias, cast
 
 import torch
@@ -101,14 +102,23 @@ def attempt(work: Work, baton: Baton, visit: Visit) -> Result | Drop:
 
 def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit]) -> list[Result | Drop]:
     """Several visits at once; if that raises, one by one, which finds out who raised."""
+    failure = ""
     if len(visits) > 1:
         try:
             results = cast(Together, work).together(batons, visits)
         except Exception as error:
-            LOG.info("%s cannot make these visits at once: %s", type(work).__name__, error)
+            failure = f"{type(error).__name__}: {error}"
         else:
             return [checked(work, b, v, result) for b, v, result in zip(batons, visits, results, strict=True)]
-    return [attempt(work, baton, visit) for baton, visit in zip(batons, visits, strict=True)]
+    found = [attempt(work, baton, visit) for baton, visit in zip(batons, visits, strict=True)]
+    if failure and not any(isinstance(result, Drop) for result in found):
+        say_once(f"{type(work).__name__} makes its visits one by one, because several at once raise {failure}")
+    return found
+
+
+@cache
+def say_once(text: str) -> None:
+    LOG.warning(text)
 
 
 def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:

@@ -61,7 +61,7 @@ class Gathered:
         index = np.zeros((rows[0].steps, len(rows), width), np.int64)
         filled = np.arange(width) < counts[:, :, None]
         for number, (row, batches) in enumerate(zip(rows, drawn, strict=True)):
-            index[filled[:, number], number] = row.client.rows.index_select(0, torch.cat(batches)).numpy()
+            index[:, number][filled[:, number]] = row.client.rows.index_select(0, torch.cat(batches)).numpy()
         self._examples = examples
         self._index, self._filled = torch.from_numpy(index), torch.from_numpy(filled)
         self._counts: NDArray[np.int64] = counts
