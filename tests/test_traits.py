@@ -36,7 +36,7 @@ from fedrelay.visits.probes import (
     ResNet18File,
     SameModel,
 )
-from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Task2Vec
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Task2Vec, Together
 
 LOCAL = Sgd(batch=16, lr=0.1)
 
@@ -102,6 +102,15 @@ def test_traits_are_those_of_e_epochs_of_the_runs_own_training(engine):
     expected, _, _ = replace(LOCAL, epochs=3)(baton, at)
     assert torch.equal(report.uplink["trait"], expected.params)
     assert report.examples == 3 * at.client.size
+
+
+def test_several_traits_of_one_training_are_the_same_as_each_alone(engine):
+    parts = (ClassifierWeights("last", epochs=2, local=LOCAL), Confidence(epochs=2, local=LOCAL))
+    baton, at = visit(engine, 2)
+    _, _, report = Together(parts)(baton, at)
+    for number, part in enumerate(parts):
+        assert torch.equal(report.uplink[f"trait{number}"], part(baton, at)[2].uplink["trait"])
+    assert report.examples == 2 * at.client.size
 
 
 def test_a_trait_that_says_how_to_train_is_not_overruled():

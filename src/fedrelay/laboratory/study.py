@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedrelay import config, seeds
-from fedrelay.errors import BadInput
+from fedrelay.errors import RunFailed
 from fedrelay.laboratory.asked import Asked, read
 from fedrelay.live import Watched, bars
 from fedrelay.measures import balance_ratio, class_distances, covered_classes, group_counts
-from fedrelay.plans import Groups, Traits
-from fedrelay.plans.traits import collect, components, gather, inner_products, similarity
+from fedrelay.plans import Groups, Trait, Traits
+from fedrelay.plans.traits import collect, complete, components, inner_products, reasons, similarity
 from fedrelay.run import Probing
 from fedrelay.task import Task
 from fedrelay.types import Work
-from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, linear_layers
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Together, linear_layers
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -71,7 +71,7 @@ class Findings:
     made: tuple[Made, ...]
     pretrained: tuple[Pretrained, ...]
     described: Mapping[str, float]
-    """Seconds that describing all clients took, by trait."""
+    """Seconds that describing all clients took, by traits."""
     missing: Mapping[str, tuple[tuple[int, str], ...]]
     """Clients that could not be described, with the reason, by trait."""
 
@@ -87,16 +87,15 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
     asked.limits.check(sizes)
     local = experiment.algorithm.update
     used = {trait for trait, *_ in asked.combinations()}
+    traits = {name: trait.trained_like(local) for name, trait in asked.traits.items() if name in used}
     known, seconds = dict[str, Traits](), dict[str, float]()
     with bars(console) as progress:
         probe = Probing(Watched(experiment.engine, progress), task.init(seed))
         counts = class_counts(probe, len(sizes))
-        for name, trait in asked.traits.items():
-            if name in used:
-                began = time.perf_counter()
-                rng = seeds.rng(seed, "laboratory", name)
-                known[name] = gather(trait.trained_like(local), probe, len(sizes), rng)
-                seconds[name] = time.perf_counter() - began
+        for together in by_training(traits):
+            began = time.perf_counter()
+            known |= describe(together, probe, len(sizes), seed)
+            seconds[", ".join(together)] = time.perf_counter() - began
         made = build(asked, known, counts, sizes, seed, progress)
         alone = tuple(pretrained(epochs, probe, counts, local) for epochs in asked.epochs)
     return Findings(
@@ -111,13 +110,35 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
     )
 
 
+def by_training(traits: Mapping[str, Trait]) -> list[dict[str, Trait]]:
+    """Traits that take the same training at the client together, so that it is done once."""
+    found: dict[object, dict[str, Trait]] = {}
+    for name, trait in traits.items():
+        training = (trait.epochs, trait.local) if isinstance(trait, ClassifierWeights | Confidence) else name
+        found.setdefault(training, {})[name] = trait
+    return list(found.values())
+
+
+def describe(traits: Mapping[str, Trait], probe: Probing, clients: int, seed: int) -> dict[str, Traits]:
+    """What every client tells, by trait."""
+    for trait in traits.values():
+        trait.check(probe.task)
+    parts = tuple(trait for trait in traits.values() if isinstance(trait, ClassifierWeights | Confidence))
+    keys = [f"trait{number}" for number in range(len(parts))] or ["trait"]
+    found = collect(probe(Together(parts) if parts else next(iter(traits.values()))), clients, keys)
+    return {
+        name: complete(trait, collected, probe.task.classes, seeds.rng(seed, "laboratory", name))
+        for (name, trait), collected in zip(traits.items(), found, strict=True)
+    }
+
+
 def class_counts(probe: Probing, clients: int) -> Counts:
     """What every client has of each class (of each token of a text): the truth that groupings are measured by."""
     ClassHistogram().check(probe.task)
-    rows, missing = collect(probe(ClassHistogram()), clients)
-    if rows is None or missing:
-        raise BadInput(f"clients {sorted(missing)[:10]} could not be read: {next(iter(missing.values()))}")
-    return rows.astype(np.int64)
+    (found,) = collect(probe(ClassHistogram()), clients)
+    if found.rows is None or found.missing:
+        raise RunFailed(f"not every client's classes can be counted: {reasons(found.missing)}")
+    return found.rows.astype(np.int64)
 
 
 def build(
@@ -167,14 +188,14 @@ def apart(counts: Counts) -> float | None:
 def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pretrained:
     """Let every client train alone, and compare the models (FedSeq 2022, Sections IV-B1 and IV-B2)."""
     work = ClassifierWeights("model", epochs=epochs).trained_like(local)
-    rows, missing = collect(probe(work), len(counts))
-    if rows is None or len(missing) > len(counts) - 2:
-        raise BadInput(
-            f"after {epochs} epochs alone there are no two models to compare: {next(iter(missing.values()))}"
-        )
-    kept = np.setdiff1d(np.arange(len(counts)), list(missing))
-    alike = similarity(rows[kept])
-    products = inner_products(rows[kept][:, classifier(probe.task)])
+    (found,) = collect(probe(work), len(counts))
+    kept = np.setdiff1d(np.arange(len(counts)), list(found.missing))
+    if found.rows is None or len(kept) < 2:
+        raise RunFailed(f"after {epochs} epochs alone there are no two models to compare: {reasons(found.missing)}")
+    rows = found.rows[kept] if found.missing else found.rows
+    alike = similarity(rows)
+    # Inner products add up over the layers, so that the classifier need not be cut out of hundreds of models.
+    products = sum((inner_products(rows[:, layer]) for layer in classifier(probe.task)), np.zeros(alike.shape))
     values = np.linalg.eigvalsh(products)[::-1].astype(np.float64)
     # Clients of the same class side by side, so that blocks show.
     order = np.lexsort((kept, counts[kept].argmax(axis=1)))
@@ -186,12 +207,11 @@ def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pret
     )
 
 
-def classifier(task: Task) -> NDArray[np.int64]:
-    """Where the weights of the linear layers are in a model's vector; everywhere if it has none."""
-    if not (names := linear_layers(task.desk.network, "model")):
-        return np.arange(task.layout.trainable)
-    entries = [entry for entry in task.layout.entries if entry.name in names]
-    return np.concatenate([np.arange(entry.start, entry.start + entry.size) for entry in entries])
+def classifier(task: Task) -> list[slice]:
+    """Where the weights of the linear layers are in a model's vector; all of it if it has none."""
+    names = linear_layers(task.desk.network, "model")
+    found = [slice(entry.start, entry.start + entry.size) for entry in task.layout.entries if entry.name in names]
+    return found or [slice(0, task.layout.trainable)]
 
 
 def smaller(matrix: Floats) -> Floats:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 import numpy as np
@@ -70,45 +70,62 @@ class Traits:
 def gather(trait: Trait, probe: Probe, clients: int, rng: np.random.Generator) -> Traits:
     """Describe every client; those that fail are given a random place, and named."""
     trait.check(probe.task)
-    rows, missing = collect(probe(trait), clients)
-    known = np.setdiff1d(np.arange(clients), list(missing))
-    if rows is None or not len(known):
+    (collected,) = collect(probe(trait), clients)
+    return complete(trait, collected, probe.task.classes, rng)
+
+
+@dataclass
+class Collected:
+    """The vectors that came in, one row per client (None before the first), and why which clients have none."""
+
+    rows: NDArray[np.float32] | None = None
+    missing: dict[int, str] = field(default_factory=dict)
+
+    def add(self, client: int, clients: int, vector: NDArray[np.float32]) -> None:
+        if self.rows is None:
+            self.rows = np.zeros((clients, len(vector)), dtype=np.float32)
+        if len(vector) != self.rows.shape[1]:
+            self.missing[client] = f"sent a trait of {len(vector)} numbers, the others {self.rows.shape[1]}"
+        elif not np.isfinite(vector).all():
+            self.missing[client] = "sent a trait that is not finite (a smaller lr may help)"
+        else:
+            self.rows[client] = vector
+
+
+def collect(found: Iterator[Report | Drop], clients: int, keys: Sequence[str] = ("trait",)) -> list[Collected]:
+    """The vectors of these names in what every client sends, as they come in."""
+    result = [Collected() for _ in keys]
+    for client, report in enumerate(found):
+        for key, one in zip(keys, result, strict=True):
+            if isinstance(report, Drop):
+                one.missing[client] = report.reason
+            else:
+                one.add(client, clients, report.uplink[key].numpy())
+    return result
+
+
+def complete(trait: Trait, collected: Collected, classes: int, rng: np.random.Generator) -> Traits:
+    """What came in, in the form that groupers take: fewer numbers where the trait says so, and nobody left out."""
+    rows, missing = collected.rows, collected.missing
+    if rows is None or len(missing) == len(rows):
         raise RunFailed(f"no client could be described: {reasons(missing)}")
-    if len(known) > 1 and (rows[known] == rows[known[0]]).all():
+    clients = len(rows)
+    known = np.setdiff1d(np.arange(clients), list(missing))
+    told = rows[known] if missing else rows
+    if len(told) > 1 and all(np.array_equal(row, told[0]) for row in told):
         raise BadInput(
             f"all {len(known)} clients have the same {type(trait).__name__}, so it does not tell who is unlike whom: "
             "train longer before describing, choose another trait, or group at random"
         )
-    found = (
-        rows[known].astype(np.float64)
-        if trait.variance >= 1
-        else principal(rows[known], trait.variance, standardise=trait.standardise)
-    )
+    if trait.variance < 1:
+        found = principal(told, trait.variance, standardise=trait.standardise)
+    else:
+        found = told.astype(np.float64)
     # A client of which nothing is known looks like somebody: so it fills a random place, within the same limits.
     places = np.zeros(clients, dtype=np.int64)
     places[known] = np.arange(len(known))
     places[list(missing)] = rng.integers(len(known), size=len(missing))
-    return Traits(found[places], probe.task.classes, tuple(missing.items()))
-
-
-def collect(found: Iterator[Report | Drop], clients: int) -> tuple[NDArray[np.float32] | None, dict[int, str]]:
-    """The vectors as they come in, one row each; and why which clients have none."""
-    rows: NDArray[np.float32] | None = None
-    missing: dict[int, str] = {}
-    for client, report in enumerate(found):
-        if isinstance(report, Drop):
-            missing[client] = report.reason
-            continue
-        vector = report.uplink["trait"].numpy()
-        if rows is None:
-            rows = np.zeros((clients, len(vector)), dtype=np.float32)
-        if len(vector) != rows.shape[1]:
-            missing[client] = f"sent a trait of {len(vector)} numbers, the others {rows.shape[1]}"
-        elif not np.isfinite(vector).all():
-            missing[client] = "sent a trait that is not finite (a smaller lr may help)"
-        else:
-            rows[client] = vector
-    return rows, missing
+    return Traits(found[places], classes, tuple(missing.items()))
 
 
 def reasons(missing: dict[int, str]) -> str:

@@ -51,13 +51,14 @@ class ClassifierWeights:
 
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit.task)})
+
+    def of(self, trained: Baton, task: Task) -> torch.Tensor:
+        """The trait of a client whose model this is."""
         if self.layers == "model":
-            trait = after.params[: visit.task.layout.trainable]
-        else:
-            pieces = visit.task.layout.pieces(after.params)
-            names = linear_layers(visit.task.desk.network, self.layers)
-            trait = torch.cat([pieces[name].reshape(-1) for name in names])
-        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": trait})
+            return trained.params[: task.layout.trainable]
+        pieces = task.layout.pieces(trained.params)
+        return torch.cat([pieces[name].reshape(-1) for name in linear_layers(task.desk.network, self.layers)])
 
 
 @dataclass(frozen=True)
@@ -92,22 +93,37 @@ class Confidence:
         if task.model.loss == "output":
             raise BadInput("confidence vectors need a model that tells classes apart; this one returns its own loss")
 
-    @torch.no_grad()
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
-        self.check(visit.task)
-        with torch.enable_grad():
-            after, examples = trained_alone(self.local, self.epochs, baton, visit)
-        sums, counts = torch.zeros(visit.task.classes), torch.zeros(visit.task.classes)
-        visit.task.desk.load(after.params, training=False)
-        assert visit.task.public is not None
-        for x, y in visit.task.public.batches(EVALUATION_BATCH):
-            output, target = predictions(visit.task.desk.network(x), y)
+        after, examples = trained_alone(self.local, self.epochs, baton, visit)
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit.task)})
+
+    @torch.no_grad()
+    def of(self, trained: Baton, task: Task) -> torch.Tensor:
+        """The trait of a client whose model this is."""
+        self.check(task)
+        assert task.public is not None
+        sums, counts = torch.zeros(task.classes), torch.zeros(task.classes)
+        task.desk.load(trained.params, training=False)
+        for x, y in task.public.batches(EVALUATION_BATCH):
+            output, target = predictions(task.desk.network(x), y)
             scores = output.softmax(-1) if self.rule == "published" else output
             sums.index_add_(0, target, scores.gather(1, target[:, None])[:, 0])
             counts.index_add_(0, target, torch.ones(len(target)))
         mean = (sums / counts)[counts > 0]  # classes too rare for an exemplar say nothing of anybody
-        trait = mean / mean.sum() if self.rule == "published" else mean.softmax(0)
-        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": trait})
+        return mean / mean.sum() if self.rule == "published" else mean.softmax(0)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several traits of one training: every client trains alone once, and tells all of them, as trait0, trait1, …"""
+
+    parts: tuple[ClassifierWeights | Confidence, ...]
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+        first = self.parts[0]
+        after, examples = trained_alone(first.local, first.epochs, baton, visit)
+        uplink = {f"trait{number}": part.of(after, visit.task) for number, part in enumerate(self.parts)}
+        return baton, visit.memory, Report(visit.client.id, examples, uplink=uplink)
 
 
 @dataclass(frozen=True)
