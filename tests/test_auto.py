@@ -1,0 +1,202 @@
+"""The engine that chooses: what it takes, that it says so, and that the choice makes a run repeatable."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
+from fedrelay.algorithms import fedavg, fedcyclic
+from fedrelay.data import Dirichlet, digits
+from fedrelay.engines import Auto, Inline, auto, bits
+from fedrelay.engines.auto import Sample, makespan
+from fedrelay.models import Mlp
+from fedrelay.types import Baton, Report
+
+TABLES = {
+    "rounds": 4,
+    "seed": 3,
+    "checkpoint": 2,
+    "data": {"name": "digits", "clients": 12, "partition": {"name": "dirichlet", "alpha": 0.3}},
+    "model": {"name": "mlp", "hidden": [8]},
+    "local": {"batch": 8, "lr": 0.1},
+    "algorithm": {"name": "fedavg", "fraction": 0.5},
+}
+
+
+@pytest.fixture
+def speeds(monkeypatch):
+    """Says what measuring finds: seconds an example with one thread, with all, and stacked; on two cores."""
+
+    def say(one: float, all_threads: float, stacked: float) -> None:
+        monkeypatch.setattr(Sample, "one_by_one", lambda self, threads: one if threads == 1 else all_threads)
+        monkeypatch.setattr(Sample, "together", lambda self, rows: stacked)
+        monkeypatch.setattr(auto, "cores", lambda: 2)
+
+    return say
+
+
+def run(folder: Path, *, resume: bool = False, **changes) -> dict:
+    recorder = config.build({**TABLES, **changes}).record(folder, resume=resume)
+    for _ in recorder.run():
+        pass
+    return recorder.summary()
+
+
+def engine_of(folder: Path) -> dict:
+    return tomllib.loads((folder / "config.toml").read_text())["engine"]
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ((1e-6, 1e-6, 1e-6), {"name": "inline", "threads": 1}),  # all the same: the portable one
+        ((1e-6, 0.9e-6, 0.9e-6), {"name": "inline", "threads": 1}),  # not enough to change bits for
+        ((1e-6, 0.5e-6, 0.9e-6), {"name": "inline", "threads": 2}),
+        ((1e-6, 0.9e-6, 0.3e-6), {"name": "stacked", "rows": 3, "workers": 1}),
+        ((1e-2, 1e-2, 1e-2), {"name": "pool", "workers": 2}),  # rounds so long that workers pay
+        ((1e-2, 1e-2, 0.2e-2), {"name": "stacked", "rows": 3, "workers": 2}),
+    ],
+)
+def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
+    speeds(*found)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
+    taken: list[dict] = []
+    engine.choose = lambda settings: taken.append(dict(settings))  # so that nothing is started
+    next(iter(train(fedavg(local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
+    assert taken == [chosen]
+
+
+def test_one_chain_is_never_given_to_workers_or_stacked(speeds):
+    speeds(1.0, 2.0, 0.1)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
+    next(iter(train(fedcyclic(local=Sgd(batch=8), fraction=0.2), engine, rounds=1)))
+    assert engine.settings == {"name": "inline", "threads": 1}
+
+
+def test_the_choice_is_written_down_and_a_run_from_that_file_has_the_same_bits(speeds, tmp_path):
+    speeds(1e-6, 1e-6, 0.1e-6)
+    summary = run(tmp_path / "first")
+    assert engine_of(tmp_path / "first") == {"name": "stacked", "rows": 3, "workers": 1}
+    speeds(1e-6, 1e-6, 1e-6)  # measuring again would find something else
+    tables = config.read(tmp_path / "first" / "config.toml")
+    recorder = config.build(tables).record(tmp_path / "again")
+    list(recorder.run())
+    assert recorder.summary()["params_sha256"] == summary["params_sha256"]
+    assert run(tmp_path / "other")["params_sha256"] != summary["params_sha256"]
+
+
+def test_a_run_that_goes_on_keeps_its_choice_without_measuring(speeds, tmp_path, monkeypatch):
+    speeds(1e-6, 1e-6, 0.1e-6)
+    whole = run(tmp_path / "whole", rounds=6)
+    run(tmp_path / "parts", rounds=3)
+    monkeypatch.setattr(Sample, "__init__", lambda *arguments: pytest.fail("it measured"))
+    assert run(tmp_path / "parts", rounds=6, resume=True)["params_sha256"] == whole["params_sha256"]
+    assert engine_of(tmp_path / "parts") == {"name": "stacked", "rows": 3, "workers": 1}
+
+
+def test_a_run_can_go_on_with_another_engine_only_if_its_bits_are_the_same(speeds, tmp_path):
+    speeds(1e-6, 1e-6, 1e-6)
+    run(tmp_path / "run", rounds=2)
+    whole = run(tmp_path / "whole", rounds=4)
+    with pytest.raises(BadInput, match="it differs in engine"):
+        run(tmp_path / "run", rounds=4, resume=True, engine={"name": "stacked"})
+    summary = run(tmp_path / "run", rounds=4, resume=True, engine={"name": "pool", "workers": 1})
+    assert summary["params_sha256"] == whole["params_sha256"]
+
+
+def test_measuring_for_real_leaves_nothing_behind(tmp_path):
+    """Whatever is chosen here, the run from its file is the same: measuring kept no memory and changed no model."""
+    local = {**TABLES["algorithm"], "name": "scaffold"}
+    summary = run(tmp_path / "first", algorithm=local)
+    assert engine_of(tmp_path / "first")["name"] in ("inline", "pool", "stacked")
+    again = run(tmp_path / "again", algorithm=local, engine=engine_of(tmp_path / "first"))
+    assert again["params_sha256"] == summary["params_sha256"]
+
+
+@dataclass(frozen=True)
+class Diary:
+    """Counts the visits of every client, in its memory."""
+
+    def __call__(self, baton, visit):
+        visits = visit.memory.get("visits", 0) + 1
+        return Baton(baton.params + visits, baton.weight + 1), {"visits": visits}, Report(visit.client.id, 1)
+
+
+def test_workers_that_turn_out_slower_are_given_up_and_memories_stay(speeds, monkeypatch):
+    speeds(1.0, 2.0, 1.0)
+    monkeypatch.setitem(auto.KINDS, "pool", Idler)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    algorithm = replace(fedavg(fraction=0.5), update=Diary())
+    engine = Auto(federation, task, memory_limit=1.0)
+    names, states = [], []
+    for state in train(algorithm, engine, rounds=6):
+        states.append(state)
+        if engine._trial is not None:
+            engine._trial = replace(engine._trial, alone=0.0)  # whatever they take is too long
+        names.append(engine.settings["name"])
+    assert names == ["pool"] * auto.TRIAL + ["inline"] * (6 - auto.TRIAL)
+    assert "slower" in engine.explanation
+    assert engine.settings == {"name": "inline", "threads": 1, "memory_limit": 1.0}
+    *_, expected = train(algorithm, plain := Inline(federation, task), rounds=6)
+    assert torch.equal(deployed(states[-1]), deployed(expected))
+    assert dict(engine.memories()[1]) == dict(plain.memories()[1])
+
+
+class Idler(Inline):
+    """Stands in for a pool, so that no process is started."""
+
+    def __init__(self, federation, task, seed, *, workers, memory_limit):
+        super().__init__(federation, task, seed, memory_limit=memory_limit)
+
+    def close(self):
+        pass
+
+
+def test_the_explanation_names_every_way_with_its_time(speeds):
+    speeds(1e-6, 0.5e-6, 0.2e-6)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
+    assert engine.settings == {"name": "auto"}
+    next(iter(train(fedavg(local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
+    assert engine.explanation.startswith("stacked (rows 3, workers 1): about ")
+    for words in ("inline (threads 1)", "inline (threads 2)", "pool (workers 2)"):
+        assert words in engine.explanation
+
+
+def test_what_is_not_chosen_among_is_refused():
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    with pytest.raises(BadInput, match="auto chooses among inline, pool, stacked, not 'auto'"):
+        Auto(federation, Task.of(Mlp(hidden=(8,)), federation)).choose({"name": "auto"})
+
+
+def test_settings_that_do_not_show_in_the_results_are_interchangeable():
+    assert bits({"name": "inline", "threads": 1}) == bits({"name": "pool", "workers": 7}) == bits({"name": "pool"})
+    assert bits({"name": "inline", "threads": 2}) != bits({"name": "pool"})
+    assert bits({"name": "stacked", "rows": 4, "workers": 1}) == bits({"name": "stacked", "rows": 4, "workers": 2})
+    assert bits({"name": "stacked", "rows": 4}) != bits({"name": "stacked", "rows": 8})
+
+
+def test_the_makespan_is_what_the_busiest_worker_does():
+    assert makespan([5, 4, 3, 3], 2) == 8
+    assert makespan([9], 2) == 9
+
+
+def test_measured_visits_are_cut_short(monkeypatch):
+    federation = Federation.split(digits(), Dirichlet(alpha=100.0), 4)
+    assert min(federation.sizes) > auto.MOST_EXAMPLES
+    seen: list[int] = []
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    monkeypatch.setattr(auto, "SECONDS", 0.0)
+    monkeypatch.setattr(auto, "attempt", lambda work, baton, visit: seen.append(visit.client.size))
+    monkeypatch.setattr(Sample, "together", lambda self, rows: 1.0)
+    next(iter(train(fedavg(local=Sgd(batch=8), fraction=1.0), Auto(federation, task), rounds=1)))
+    assert set(seen) == {auto.MOST_EXAMPLES}
+    assert len(seen) < 12
