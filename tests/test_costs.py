@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedrelay import Federation, Sgd, Task, advance, start
-from fedrelay.algorithms import fedavg, fedcyclic, fedseq
+from fedrelay.algorithms import fedadam, fedavg, fedcyclic, feddyn, fedprox, fedseq, scaffold
+from fedrelay.algorithms.compose import compose
 from fedrelay.costs import depth, traffic
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
@@ -32,6 +33,31 @@ def test_fedavg_sends_ck_down_and_ck_up(engine):
     _, log = one_round(fedavg(local=LOCAL, fraction=0.2), engine)
     assert log["messages"] == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
     assert log["depth"] == 1
+
+
+def test_scaffold_sends_twice_as_much_as_fedavg(engine):
+    _, log = one_round(scaffold(local=LOCAL, fraction=0.2), engine)
+    assert log["messages"] == {"server_to_client": 200, "client_to_server": 200, "client_to_client": 0}  # 4CK = 400
+    _, plain = one_round(fedavg(local=LOCAL, fraction=0.2), engine)
+    assert log["bytes"] == {direction: 2 * count for direction, count in plain["bytes"].items()}
+
+
+@pytest.mark.parametrize("method", [fedprox, feddyn, fedadam])
+def test_fedprox_feddyn_and_server_optimisers_send_what_fedavg_sends(engine, method):
+    _, log = one_round(method(local=LOCAL, fraction=0.2), engine)
+    _, plain = one_round(fedavg(local=LOCAL, fraction=0.2), engine)
+    assert (
+        log["messages"]
+        == plain["messages"]
+        == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
+    )
+    assert log["bytes"] == plain["bytes"]
+
+
+def test_along_chains_every_client_of_scaffold_gets_and_sends_a_control_variate(engine):
+    _, log = one_round(compose(fedseq(local=LOCAL, max_clients=10), scaffold(local=LOCAL)), engine)
+    # 10 chains of 10: batons 10 down, 10 up, 90 across; control variates 100 down, 100 up
+    assert log["messages"] == {"server_to_client": 110, "client_to_server": 110, "client_to_client": 90}
 
 
 def test_fedcyclic_sends_ck_plus_one_in_all(engine):

@@ -21,8 +21,8 @@ from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.visits.objectives import OBJECTIVES
-from fedrelay.visits.pulls import PULLS
 from fedrelay.visits.probes import PROBES
+from fedrelay.visits.pulls import PULLS
 from fedrelay.visits.schedules import SCHEDULES
 from fedrelay.visits.traits import TRAITS
 

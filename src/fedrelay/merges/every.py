@@ -51,9 +51,7 @@ class Every:
         if self.period is not None:
             return self.period
         if "groups" not in state.memo:
-            raise BadInput(
-                "merging every so many rounds needs a period: this plan has no groups to take their number"
-            )
+            raise BadInput("merging every so many rounds needs a period: this plan has no groups to take their number")
         return len(state.memo["groups"])
 
 

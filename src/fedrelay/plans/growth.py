@@ -128,9 +128,7 @@ def check(beta: int, alpha: float | None, reach: int | None, by: int | None) -> 
     if alpha is not None:
         within("alpha", alpha, least=0)
     elif reach is None or by is None:
-        raise BadInput(
-            "growth needs a rate: alpha, or the groups to reach by a round (as in reach = 100, by = 500)"
-        )
+        raise BadInput("growth needs a rate: alpha, or the groups to reach by a round (as in reach = 100, by = 500)")
     else:
         within("by", by, least=2)
         within("reach", reach, least=beta)
