@@ -48,7 +48,7 @@ def test_the_commands_run_one_after_another(folder, capsys):
     assert (folder / "report.html").is_file()
 
 
-@pytest.mark.parametrize("page", ["data.md"])
+@pytest.mark.parametrize("page", ["data.md", "groups.md"])
 def test_the_python_examples_of_the_docs_run(page):
     examples = blocks("python", (ROOT / "docs" / page).read_text())
     assert examples
