@@ -19,7 +19,7 @@ from fedrelay.models import CharLstm, Fused, LeNet5, Mlp, Network, Own, Quadrati
 from fedrelay.models.fused import Fusion
 from fedrelay.run import adapted, deployed, train
 from fedrelay.types import Baton, Visit
-from fedrelay.visits.objectives import WIDTHS, Discrepancy, Distillation, discrepancy
+from fedrelay.visits.objectives import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy
 
 STEPS = {"steps": 4, "batch": 0, "lr": 0.2}
 
@@ -63,9 +63,9 @@ def check_same(task, params, network, atol=2e-6):
 # --- the discrepancy
 
 
-def mmd_by_numpy(a: np.ndarray, b: np.ndarray) -> float:
+def mmd_by_numpy(a: np.ndarray, b: np.ndarray, widths) -> float:
     def kernel(x, y):
-        return sum(np.exp(-np.sum((x - y) ** 2) / (2 * w)) for w in WIDTHS)
+        return sum(np.exp(-np.sum((x - y) ** 2) / (2 * w)) for w in widths)
 
     def mean(rows, columns):
         return np.mean([[kernel(x, y) for y in columns] for x in rows])
@@ -76,17 +76,17 @@ def mmd_by_numpy(a: np.ndarray, b: np.ndarray) -> float:
 def test_the_discrepancy_is_its_definition():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(5, 3)), rng.normal(loc=1.0, size=(4, 3))
-    found = float(discrepancy(torch.tensor(a), torch.tensor(b)))
-    assert found == pytest.approx(mmd_by_numpy(a, b), rel=1e-9)
-    assert float(discrepancy(torch.tensor(a), torch.tensor(a))) == pytest.approx(0, abs=1e-12)
+    for widths in ((1.0,), (0.3, 4.0), AUTHORS_WIDTHS):  # the last needs exact distances
+        found = float(discrepancy(torch.tensor(a), torch.tensor(b), widths))
+        assert found == pytest.approx(mmd_by_numpy(a, b, widths), rel=1e-9)
+        assert float(discrepancy(torch.tensor(a), torch.tensor(a), widths)) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_discrepancy_of_two_single_points_by_hand():
-    # one point each, d² = 4: k(a, a) = k(b, b) = 19 widths, k(a, b) = Σ exp(-4 / 2w)
-    expected = 2 * len(WIDTHS) - 2 * sum(np.exp(-2 / w) for w in WIDTHS)
-    assert float(discrepancy(torch.tensor([[0.0, 0.0]]), torch.tensor([[2.0, 0.0]]))) == pytest.approx(
-        expected, rel=1e-6
-    )
+    # one point each, d² = 4, width 1: k(a, a) = k(b, b) = 1, k(a, b) = exp(-4 / 2)
+    points = torch.tensor([[0.0, 0.0]]), torch.tensor([[2.0, 0.0]])
+    assert float(discrepancy(*points)) == pytest.approx(2 - 2 * np.exp(-2))
+    assert float(discrepancy(*points, (1.0, 2.0))) == pytest.approx(4 - 2 * np.exp(-2) - 2 * np.exp(-1))
 
 
 @pytest.mark.parametrize("between", ["features", "logits"])
@@ -103,7 +103,21 @@ def test_fedmmd_minimises_cross_entropy_plus_the_discrepancy(federation, between
     found, _, _ = local(Baton(start), visit_of(federation, task))
     check_same(task, found.params, by_torch(task, start, federation, loss_of))
     plain, _, _ = Sgd(**STEPS)(Baton(start), visit_of(federation, task))
-    assert not torch.allclose(plain.params, found.params, atol=1e-4)
+    assert not torch.allclose(plain.params, found.params, atol=1e-5)
+
+
+def test_fedmmd_holds_the_features_where_they_were(federation):
+    task = Task.of(Mlp(hidden=(12,)), federation)
+    start, client = task.init(5), federation.client(3)
+    x, _ = client.take(torch.arange(client.size), None)
+
+    def moved(weight: float) -> float:
+        local = Sgd(epochs=5, batch=8, lr=0.3, objective=Discrepancy(weight))
+        found, _, _ = local(Baton(start), visit_of(federation, task))
+        before, after = (ordinary(task, params).body(x).detach() for params in (start, found.params))
+        return float(discrepancy(after, before))
+
+    assert moved(3.0) < 0.5 * moved(0.0)
 
 
 @pytest.mark.parametrize("objective", [Discrepancy(0.0), Discrepancy(0.0, "logits"), Distillation(0.0)])
@@ -264,6 +278,8 @@ def test_another_fusion_than_the_models_is_refused(federation):
     ("section", "values", "message"),
     [
         ("algorithm", {"name": "fedmmd", "weight": -1}, "weight must be at least 0"),
+        ("algorithm", {"name": "fedmmd", "widths": []}, "widths must have at least one width"),
+        ("algorithm", {"name": "fedmmd", "widths": [1, -2]}, "every one of widths must be above 0, not -2"),
         ("algorithm", {"name": "fedmmd", "between": "layers"}, "expected one of features, logits"),
         ("algorithm", {"name": "fedfusion", "operator": "sum"}, "expected one of conv, multi, single"),
         ("algorithm", {"name": "fedfusion", "decay": 2}, "decay must be at least 0 and at most 1"),

@@ -16,9 +16,10 @@ def fedmmd(
     fraction: float = 0.2,
     weight: float = 0.1,
     between: Literal["features", "logits"] = "features",
+    widths: tuple[float, ...] = (1.0,),
 ) -> Algorithm:
     """Clients keep their features distributed like the received model's (maximum mean discrepancy).
 
     When weights may move but what they compute should not; every step also runs the received model.
     """
-    return fedavg(local=minimising(local, Discrepancy(weight, between)), fraction=fraction)
+    return fedavg(local=minimising(local, Discrepancy(weight, between, widths)), fraction=fraction)

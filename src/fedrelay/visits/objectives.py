@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -69,8 +70,10 @@ class Distillation:
         pass
 
 
-WIDTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 5, 10, 15, 20, 25, 30, 35, 100, 1e3, 1e4, 1e5, 1e6)
-"""The widths of the Gaussian kernels whose sum is the usual kernel (Bousmalis et al. 2016; FedMMD's authors)."""
+SMALL = 0.01
+"""Beside a width below this, distances must be exact."""
+AUTHORS_WIDTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 5, 10, 15, 20, 25, 30, 35, 100, 1e3, 1e4, 1e5, 1e6)
+"""The Gaussians that are added up in the code of FedMMD's authors (they come from Bousmalis et al. 2016)."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,23 @@ class Discrepancy:
     """Stay close to the received model in what the features look like: cross-entropy plus `weight` times the squared
     maximum mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018).
 
-    `between` = "logits" compares outputs instead, as the authors' code does; it works with every model.
+    `between` = "logits" compares outputs instead, as the authors' code does; it works with every model. The kernel is a
+    sum of Gaussians of these `widths` (σ²). Paper: a radial basis function kernel whose width is left open, so 1 here;
+    the authors' code has nineteen from 1e-6 to 1e6, whose gradient is so steep that it wants a tiny lr.
     """
 
     weight: float = 0.1
     between: Literal["features", "logits"] = "features"
+    widths: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         within("weight", self.weight, least=0)
         if self.between not in ("features", "logits"):
             raise BadInput(f"between must be features or logits, not {self.between!r}")
+        if not self.widths:
+            raise BadInput("widths must have at least one width; [1.0] works")
+        for width in self.widths:
+            within("every one of widths", width, above=0)
 
     def adapt(self, task: Task) -> Task:
         if task.model.loss != "cross_entropy":
@@ -104,7 +114,8 @@ class Discrepancy:
                 before, seen = self.features_and_logits(reference, x)
             now, logits = self.features_and_logits(desk, x)
             pair = (now, before) if self.between == "features" else (logits, seen)
-            return cross_entropy(logits, y) + self.weight * discrepancy(*(part.flatten(0, -2) for part in pair))
+            apart = discrepancy(pair[0].flatten(0, -2), pair[1].flatten(0, -2), self.widths)
+            return cross_entropy(logits, y) + self.weight * apart
 
         return loss
 
@@ -119,16 +130,26 @@ class Discrepancy:
         pass
 
 
-def discrepancy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The squared maximum mean discrepancy of two samples (one a row): E k(a, a') + E k(b, b') - 2 E k(a, b)."""
-    return kernel(a, a).mean() + kernel(b, b).mean() - 2 * kernel(a, b).mean()
+def discrepancy(a: torch.Tensor, b: torch.Tensor, widths: Sequence[float] = (1.0,)) -> torch.Tensor:
+    """The squared maximum mean discrepancy of two samples (one a row): E k(a, a') + E k(b, b') - 2 E k(a, b).
+
+    The kernel k is the sum of the Gaussians exp(-d² / 2w) over all widths w.
+    """
+    rows, size = torch.cat((a, b)), len(a)
+    squares = squared_distances(rows, exact=min(widths) < SMALL)
+    k = torch.zeros_like(squares)
+    for width in widths:
+        k = k + torch.exp(squares / (-2 * width))
+    return k[:size, :size].mean() + k[size:, size:].mean() - 2 * k[:size, size:].mean()
 
 
-def kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The sum of Gaussian kernels exp(-d² / 2w) over all widths w, for every pair of rows."""
-    # Not as |a|² + |b|² - 2ab: its rounding is large beside the smallest widths, and at first both models are equal.
-    squares = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square()
-    return sum((torch.exp(squares / (-2 * width)) for width in WIDTHS), torch.zeros_like(squares))
+def squared_distances(rows: torch.Tensor, *, exact: bool) -> torch.Tensor:
+    """Of every row from every other: exactly, or by a matrix product, which is several times faster."""
+    if exact:  # the product's rounding is large beside small widths, and at first both models are equal
+        return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").square()
+    centred = rows - rows.detach().mean(0)
+    lengths = centred.square().sum(1)
+    return (lengths.unsqueeze(1) + lengths - 2 * centred @ centred.T).clamp(min=0)
 
 
 def looked_at(received: Vector, visit: Visit) -> Desk:
