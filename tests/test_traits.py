@@ -304,6 +304,16 @@ def test_a_configuration_names_trait_distance_and_grouper(choice, tmp_path):
     assert checkpoint.load(tmp_path)[0].memo["groups"] == state.memo["groups"]
 
 
+@pytest.mark.parametrize("engine", ["pool", "stacked"])
+def test_traits_and_groups_are_the_same_through_any_engine(engine):
+    algorithm = {"name": "fedseq", "traits": {"name": "confidence", "epochs": 2}, "groups": 4}
+    plain = config.build({**TABLES, "algorithm": algorithm})
+    other = config.build({**TABLES, "algorithm": algorithm, "engine": {"name": engine}})
+    found = [start(experiment.algorithm, experiment.engine).memo for experiment in (plain, other)]
+    assert found[0]["groups"] == found[1]["groups"]
+    assert found[1]["undescribed"] == ()
+
+
 def test_a_meaningless_pair_in_a_configuration_is_refused_with_the_pairs_that_work():
     algorithm = {"name": "fedseq", "traits": "classifier", "distance": "kl"}
     with pytest.raises(BadInput, match=r"\[algorithm\]: distance kl has no meaning.*classifier.*with cosine"):
