@@ -40,6 +40,6 @@ def run(out: Path, console: Console, live: Console) -> Path:
 def trained(out: Path, tables: dict[str, Any], live: Console) -> tuple[Path, float]:
     """Run an experiment (or take it as it is, if its folder holds it finished): its folder and its accuracy."""
     experiment = config.build(tables)
-    recorder = experiment.record(out / f"{experiment.name}-{experiment.fingerprint[:8]}", resume=True)
+    recorder = experiment.record(out / experiment.fingerprint[:8] / experiment.name, resume=True)
     follow(recorder, live)
     return recorder.path, float(recorder.summary()["accuracy"])
