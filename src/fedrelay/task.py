@@ -52,6 +52,11 @@ class Desk:
         if self.network.training is not training:
             self.network.train(training)
 
+    @property
+    def draws(self) -> bool:
+        """Whether training may draw random numbers (dropout)."""
+        return self._layers is None or self._layers.draws
+
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The mean loss of a batch, ready for `backward`."""
         output = self.network(x)
@@ -60,7 +65,7 @@ class Desk:
     def differentiate(self, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None = None) -> torch.Tensor:
         """Fill `gradient` with the gradient of the batch's mean loss (or another loss), which is returned."""
         if self._layers is not None and loss_of is None and y.ndim == 1:
-            return self._layers.differentiate(x.unsqueeze(0), y.unsqueeze(0), training=self.network.training)[0]
+            return self._layers.differentiate(x, y, training=self.network.training)
         self.gradient.zero_()
         loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -92,6 +97,8 @@ class Stack:
         """Fill `gradient` from one batch a model, (rows, batch, ...); the mean losses, one a row, are returned."""
         if loss_of is not None:
             raise BadInput("another loss than the model's own cannot be stacked")
+        if self.weights.shape[0] == 1:  # one model has kernels of its own
+            return self._layers.differentiate(x[0], y[0]).unsqueeze(0)
         return self._layers.differentiate(x, y)
 
 

@@ -15,12 +15,15 @@ ADVICE = "a smaller [local] lr, or [local] clip, may help"
 
 def spoiled(work: Work, received: Vector, returned: Vector) -> str | None:
     """Why a returned model must not be used, or None if it may."""
+    guard: float | None = getattr(work, "guard", GUARD)
+    after = float(torch.linalg.vector_norm(returned))
+    if guard is not None and after <= guard:  # nearly always, and it took one look at the model
+        return None
     if not is_finite(returned):
         return f"returned a non-finite model ({ADVICE})"
-    guard: float | None = getattr(work, "guard", GUARD)
     if guard is None:
         return None
-    before, after = (float(torch.linalg.vector_norm(vector)) for vector in (received, returned))
+    before = float(torch.linalg.vector_norm(received))
     # A model near zero may grow; only a length that no model of its size has is an explosion.
     if after <= guard * max(before, 1.0):
         return None

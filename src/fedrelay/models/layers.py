@@ -2,7 +2,7 @@
 
 Small networks spend most of their time not in arithmetic but between operators, in autograd above all. Here a network
 that is a plain sequence of known layers runs without it, and writes every gradient straight to its place in the flat
-vector. Everything has a leading dimension of models: batches are (models, batch, ...).
+vector. With several models everything has a leading dimension of models: batches are (models, batch, ...).
 """
 
 from __future__ import annotations
@@ -51,23 +51,27 @@ class Linear:
     def __init__(self, module: nn.Linear, place: Place, name: str, *, first: bool) -> None:
         outputs, inputs = module.weight.shape
         weight, gradient = place(f"{name}.weight")
-        self._weight, self._gradient = (part.view(-1, outputs, inputs) for part in (weight, gradient))
-        self._across = self._weight.transpose(1, 2)
+        self._single, self._first = len(weight) == 1, first
+        shape = (outputs, inputs) if self._single else (len(weight), outputs, inputs)
+        self._weight, self._gradient = weight.view(shape), gradient.view(shape)
+        self._across = self._weight.mT
         self._bias: Tensor | None = None
         if module.bias is not None:
             bias, bias_gradient = place(f"{name}.bias")
-            self._bias, self._bias_gradient = bias.unsqueeze(1), bias_gradient
-        self._first = first
+            self._bias, self._bias_gradient = bias if self._single else bias.unsqueeze(1), bias_gradient
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
         self._x = x
+        if self._single:
+            return torch.mm(x, self._across) if self._bias is None else torch.addmm(self._bias, x, self._across)
         return torch.bmm(x, self._across) if self._bias is None else torch.baddbmm(self._bias, x, self._across)
 
     def backward(self, dy: Tensor, /) -> Tensor:
-        torch.bmm(dy.transpose(1, 2), self._x, out=self._gradient)
+        product = torch.mm if self._single else torch.bmm
+        product(dy.mT, self._x, out=self._gradient)
         if self._bias is not None:
-            torch.sum(dy, 1, out=self._bias_gradient)
-        return dy if self._first else torch.bmm(dy, self._weight)
+            torch.sum(dy, -2, keepdim=self._single, out=self._bias_gradient)
+        return dy if self._first else product(dy, self._weight)
 
 
 class Convolution:
@@ -85,30 +89,25 @@ class Convolution:
             self._bias, self._bias_gradient = place(f"{name}.bias")
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
-        if self._models == 1:
-            self._x = x[0]
-            bias = None if self._bias is None else self._bias[0]
-            return functional.conv2d(self._x, self._one, bias, self._stride, self._padding).unsqueeze(0)
-        return self._stacked(x)
+        if self._models > 1:
+            return self._stacked(x)
+        self._x = x
+        bias = None if self._bias is None else self._bias[0]
+        return functional.conv2d(x, self._one, bias, self._stride, self._padding)
 
     def _stacked(self, x: Tensor) -> Tensor:
-        _, kernels, high, wide = self._shape
-        filters = self._shape[0]
+        filters, kernels, high, wide = self._shape
         down, right = self._padding
         # Channels last: a line of a window is then one piece of memory.
         inside = functional.pad(x.permute(0, 1, 3, 4, 2), (0, 0, right, right, down, down)).contiguous()
         self._inside = inside.shape
         windows = inside.unfold(2, high, self._stride[0]).unfold(3, wide, self._stride[1])  # (m, b, h, w, c, kh, kw)
-        models, batch, rows, columns = windows.shape[:4]
-        self._out = (models, batch, rows, columns)
+        self._out = models, batch, rows, columns = windows.shape[:4]
         self._windows = windows.permute(0, 1, 2, 3, 5, 6, 4).reshape(models, -1, high * wide * kernels)
-        across = self._weight.transpose(1, 2)
-        bias = self._bias
-        y = (
-            torch.bmm(self._windows, across)
-            if bias is None
-            else torch.baddbmm(bias.unsqueeze(1), self._windows, across)
-        )
+        if self._bias is None:
+            y = torch.bmm(self._windows, self._weight.mT)
+        else:
+            y = torch.baddbmm(self._bias.unsqueeze(1), self._windows, self._weight.mT)
         return y.view(models, batch, rows, columns, filters).permute(0, 1, 4, 2, 3)
 
     def backward(self, dy: Tensor, /) -> Tensor:
@@ -118,18 +117,18 @@ class Convolution:
         wanted = [not self._first, True, sizes is not None]
         stride, padding = list(self._stride), list(self._padding)
         dx, dw, db = _convolution_backward(
-            dy[0], self._x, self._one, sizes, stride, padding, [1, 1], False, [0, 0], 1, wanted
+            dy, self._x, self._one, sizes, stride, padding, [1, 1], False, [0, 0], 1, wanted
         )
         self._one_gradient.copy_(dw)
         if self._bias is not None:
             self._bias_gradient[0].copy_(db)
-        return dy if self._first else dx.unsqueeze(0)
+        return dy if self._first else dx
 
     def _stacked_backward(self, dy: Tensor) -> Tensor:
         models, batch, rows, columns = self._out
         filters, kernels, high, wide = self._shape
         flat = dy.permute(0, 1, 3, 4, 2).reshape(models, -1, filters)
-        torch.bmm(flat.transpose(1, 2), self._windows, out=self._gradient)
+        torch.bmm(flat.mT, self._windows, out=self._gradient)
         if self._bias is not None:
             torch.sum(flat, 1, out=self._bias_gradient)
         if self._first:
@@ -159,20 +158,21 @@ class Relu:
 class MaxPool:
     """The largest of every window."""
 
-    def __init__(self, module: nn.MaxPool2d) -> None:
+    def __init__(self, module: nn.MaxPool2d, *, single: bool) -> None:
         stride = module.kernel_size if module.stride is None else module.stride
         self._window = [list(_pair(part)) for part in (module.kernel_size, stride, module.padding, module.dilation)]
-        self._ceil = module.ceil_mode
+        self._ceil, self._single = module.ceil_mode, single
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
-        self._x = x.flatten(0, 1)
+        self._x = x if self._single else x.flatten(0, 1)
+        y: Tensor
         y, self._where = _max_pool2d_with_indices(self._x, *self._window, self._ceil)
-        return y.view(*x.shape[:2], *y.shape[1:])  # type: ignore[no-any-return]
+        return y if self._single else y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, dy: Tensor, /) -> Tensor:
-        window, where = self._window, self._where
-        dx = _max_pool2d_with_indices_backward(dy.flatten(0, 1), self._x, *window, self._ceil, where)
-        return dx.view(*dy.shape[:2], *dx.shape[1:])  # type: ignore[no-any-return]
+        flat = dy if self._single else dy.flatten(0, 1)
+        dx: Tensor = _max_pool2d_with_indices_backward(flat, self._x, *self._window, self._ceil, self._where)
+        return dx if self._single else dx.view(*dy.shape[:2], *dx.shape[1:])
 
 
 class Dropout:
@@ -192,9 +192,12 @@ class Dropout:
 class Flatten:
     """All numbers of an example in one row."""
 
+    def __init__(self, *, single: bool) -> None:
+        self._from = 1 if single else 2
+
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
         self._shape = x.shape
-        return x.flatten(2)
+        return x.flatten(self._from)
 
     def backward(self, dy: Tensor, /) -> Tensor:
         return dy.view(self._shape)
@@ -207,11 +210,13 @@ class Sequence:
         self._layers = layers
         own = [number for number, layer in enumerate(layers) if isinstance(layer, Linear | Convolution)]
         self._backwards = layers[own[0] :][::-1]  # what comes before has nothing to learn
+        self.draws = any(isinstance(layer, Dropout) for layer in layers)
 
     def differentiate(self, x: Tensor, y: Tensor, *, training: bool = True) -> Tensor:
         """Write the gradients of the mean loss of every model, and return those losses.
 
-        x is (models, batch, ...), y (models, batch) with PADDING where a model has fewer examples than the others.
+        For one model x is (batch, ...) and y (batch); for several (models, batch, ...) and (models, batch), with
+        PADDING where a model has fewer examples than the others.
         """
         for layer in self._layers:
             x = layer.forward(x, training=training)
@@ -223,16 +228,16 @@ class Sequence:
 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The mean loss of every model, and the gradient of the logits."""
-    flat, targets = logits.flatten(0, 1), y.reshape(-1)
-    logs = _log_softmax(flat, 1, False)
-    if len(y) == 1:
-        loss, total = _nll_loss_forward(logs, targets, None, 1, PADDING)
-        losses, into = loss.unsqueeze(0), _nll_loss_backward(_ONE, logs, targets, None, 1, PADDING, total)
-    else:
-        each, total = _nll_loss_forward(logs, targets, None, 0, PADDING)
-        share = (y != PADDING).sum(1, keepdim=True).to(logits.dtype).reciprocal_()
-        losses = (each.view(y.shape) * share).sum(1)
-        into = _nll_loss_backward(share.expand(y.shape).reshape(-1), logs, targets, None, 0, PADDING, total)
+    if y.ndim == 1:
+        logs = _log_softmax(logits, 1, False)
+        loss, total = _nll_loss_forward(logs, y, None, 1, PADDING)
+        into = _nll_loss_backward(_ONE, logs, y, None, 1, PADDING, total)
+        return loss, _log_softmax_backward_data(into, logs, 1, logits.dtype)
+    logs, targets = _log_softmax(logits.flatten(0, 1), 1, False), y.reshape(-1)
+    each, total = _nll_loss_forward(logs, targets, None, 0, PADDING)
+    share = (y != PADDING).sum(1, keepdim=True).to(logits.dtype).reciprocal_()
+    into = _nll_loss_backward(share.expand(y.shape).reshape(-1), logs, targets, None, 0, PADDING, total)
+    losses = (each.view(y.shape) * share).sum(1)
     return losses, _log_softmax_backward_data(into, logs, 1, logits.dtype).view(logits.shape)
 
 
@@ -250,7 +255,7 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
     def place(name: str) -> tuple[Tensor, Tensor]:
         return weights[:, places[name]], gradient[:, places[name]]
 
-    first, images, seen = True, True, set[int]()
+    first, images, seen, single = True, True, set[int](), len(weights) == 1
     for name, module in modules(network):
         kind = type(module)
         if id(module) in seen or hooked(module):
@@ -267,11 +272,11 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
         elif kind is nn.ReLU and not first:
             found.append(Relu())
         elif isinstance(module, nn.MaxPool2d) and kind is nn.MaxPool2d and images and not first:
-            found.append(MaxPool(module))
-        elif isinstance(module, nn.Dropout) and kind is nn.Dropout and len(weights) == 1 and 0 <= module.p < 1:
+            found.append(MaxPool(module, single=single))
+        elif isinstance(module, nn.Dropout) and kind is nn.Dropout and single and 0 <= module.p < 1:
             found.append(Dropout(module))
         elif isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
-            found.append(Flatten())
+            found.append(Flatten(single=single))
             images = False
         else:
             return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -27,11 +29,25 @@ class Row:
     steps: int
 
 
+CHUNK = 1 << 19
+"""About so many bytes of inputs are gathered at once: several small batches cost hardly more than one."""
+
+
 def alone(row: Row) -> Iterator[Batch]:
     """The batches of one visit."""
-    for positions in row.positions:
-        x, y = row.client.take(positions, row.draw)
-        yield x, y, positions.shape[0]
+    if row.client.examples.draws:
+        for positions in row.positions:
+            x, y = row.client.take(positions, row.draw)
+            yield x, y, positions.shape[0]
+        return
+    each = math.prod(row.client.examples.shape) * 4
+    while parts := list(islice(row.positions, 1)):
+        counts = [parts[0].shape[0]]
+        more = max(CHUNK // (each * counts[0]), 1) - 1
+        parts += islice(row.positions, more)
+        counts += [part.shape[0] for part in parts[1:]]
+        x, y = row.client.take(torch.cat(parts) if more else parts[0], None)
+        yield from zip(torch.split(x, counts), torch.split(y, counts), counts, strict=True)
 
 
 def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +74,8 @@ class Sgd:
         force = None if self.pull is None else self.pull.begin(baton.params[: desk.weights.shape[0]], visit)
         loss_of = None if self.objective is None else self.objective.begin(baton.params, visit)
         course = self.course(desk, visit, force, loss_of)
-        with seeds.torch_seed(visit.seed, *labels(visit)):
+        quiet = loss_of is None and not desk.draws
+        with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit)):
             self.descend(course, alone(self.row(visit)))
         return self.finish(baton, visit, desk.params.clone(), float(course.losses))
 
@@ -106,10 +108,11 @@ class Sgd:
 
     def descend(self, course: Course, batches: Iterable[Batch]) -> None:
         """THE loop. It does not know whether it trains one model or several: everything acts on rows as on vectors."""
-        desk, velocity = course.desk, course.velocity
+        desk, velocity, losses = course.desk, course.velocity, course.losses
         weights, gradient = desk.weights, desk.gradient
         for x, y, count in batches:
-            course.losses.add_(self.differentiate(desk, x, y, course.loss_of) * count)
+            loss = self.differentiate(desk, x, y, course.loss_of)
+            losses.add_(loss, alpha=count) if isinstance(count, int) else losses.addcmul_(loss, count)
             if self.clip is not None:
                 norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
                 gradient.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
