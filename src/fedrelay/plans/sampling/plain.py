@@ -9,6 +9,7 @@ import numpy as np
 
 from fedrelay.plans.sampling import urns
 from fedrelay.plans.sampling.seam import NOTHING, Draw
+from fedrelay.plans.sampling.sums import sums
 from fedrelay.plans.sampling.urns import Urns, checked
 from fedrelay.types import Tree
 
@@ -24,7 +25,7 @@ class Subset:
 
     def draw(self, rng: np.random.Generator) -> list[Draw]:
         drawn = rng.choice(len(self.sizes), self.count, replace=False).tolist()
-        total = sum(self.sizes)
+        total = sums(self.sizes).total
         return [Draw(index, self.sizes[index] / total if self.shares else None) for index in drawn]
 
     @property
@@ -34,11 +35,11 @@ class Subset:
     @property
     def spread(self) -> float | None:
         chance = self.count / len(self.sizes)
-        if (
-            self.shares
-        ):  # the weight is p with this chance, else 0: variance and squared bias together are p²(1 − chance)
-            return sum(size * size for size in self.sizes) / sum(self.sizes) ** 2 * (1 - chance)
-        if len(set(self.sizes)) == 1 or self.count == len(self.sizes):
+        known = sums(self.sizes)
+        if self.shares:
+            # The weight is p with this chance, else 0: variance and squared bias together are p²(1 − chance).
+            return known.squares / known.total**2 * (1 - chance)
+        if known.smallest == known.largest or self.count == len(self.sizes):
             return (1 - chance) / self.count
         return None  # a ratio of random sums
 

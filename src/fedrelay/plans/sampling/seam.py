@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fedrelay.plans.groups import Groups
+from fedrelay.plans.sampling.sums import sums
 from fedrelay.types import Outcome, Probe, Tree
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -91,12 +92,13 @@ def learn(sampler: Sampler, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
 
 def spread(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
     """Σ (weight − p)² over all candidates: how far this round's weights are from those of full participation."""
-    p = np.array(sizes) / sum(sizes)
-    weights = np.zeros(len(sizes))
-    held = sum(sizes[one.index] for one in drawn)
+    known, held = sums(sizes), sum(sizes[one.index] for one in drawn)
+    found = known.squares / known.total**2  # if nobody were drawn
     for one in drawn:
-        weights[one.index] = sizes[one.index] / held if one.weight is None else one.weight
-    return float(np.sum((weights - p) ** 2))
+        p = sizes[one.index] / known.total
+        weight = sizes[one.index] / held if one.weight is None else one.weight
+        found += (weight - p) ** 2 - p**2
+    return found
 
 
 def share(fraction: float, total: int) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput
 from fedrelay.plans.sampling.seam import Draw
+from fedrelay.plans.sampling.sums import sums
 
 Whole = NDArray[np.int64]
 Tickets = dict[int, int]
@@ -113,9 +114,9 @@ def checked(sizes: Sequence[int], count: int) -> None:
         raise BadInput(f"the number of draws must be at least 1, not {count}: 1 to {len(sizes)} works")
     if count > len(sizes):
         raise BadInput(f"{count} draws from {len(sizes)} clients or groups: at most {len(sizes)} works")
-    for index, size in enumerate(sizes):
-        if size < 1:
-            raise BadInput(f"client or group {index} has no examples, so it cannot be drawn by size: leave it out")
+    if sums(sizes).smallest < 1:
+        index = next(index for index, size in enumerate(sizes) if size < 1)
+        raise BadInput(f"client or group {index} has no examples, so it cannot be drawn by size: leave it out")
 
 
 def multinomial(sizes: Sequence[int], count: int) -> Urns:
