@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from fedrelay import BadInput, config
+from fedrelay import BadInput, config, schema
 from fedrelay.data import Augment
-from fedrelay.federate import DATA, federate
+from fedrelay.federate import DATA, OPTIONS, federate
 
 
 def table_of_hospitals(folder: Path) -> Path:
@@ -112,6 +112,8 @@ def test_the_fingerprint_of_the_split_is_part_of_the_configuration_and_is_checke
         ({"name": "digits", "augment": "yes"}, r"\[data\].augment: expected true or false"),
         ({"name": "digits", "partition": {"name": "natural"}}, r"\[data\]: "),
         ({"name": "table"}, r"\[data\].path is missing"),
+        ({"name": "digits", "split": 3}, r"\[data\].split: expected a text"),
+        ({"name": "digits", "client_tests": True}, r"^\[data\].client_tests: expected a number"),
         ({"name": "table", "path": "no.csv"}, r"no\.csv"),
     ],
 )
@@ -180,5 +182,7 @@ def test_methods_run_on_real_data_in_its_published_format(name, method, real_dat
         assert lines[-1]["accuracy"] > 1.2 / experiment.federation.source.classes
 
 
-def test_every_name_of_the_data_section_says_what_it_is():
-    assert all(target.__doc__ for target in DATA.values())
+def test_every_name_of_the_data_section_says_what_it_is_and_hides_no_option():
+    for target in DATA.values():
+        assert target.__doc__
+        assert not set(schema.parameters(target)) & set(OPTIONS)

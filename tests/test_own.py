@@ -313,3 +313,18 @@ def test_an_empty_partition_is_named():
     partitioner.dataset = images_dataset()
     with pytest.raises(BadInput, match="found 2 of 14 clients with none: partition 12, partition 13"):
         from_partitioner(partitioner)
+
+
+def test_a_row_without_a_client_is_counted_and_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("client,a,label\nx,1.0,0\n,2.0,1\ny,3.0,1\n")
+    with pytest.raises(BadInput, match="1 empty"):
+        from_table(path)
+
+
+def test_numbers_beyond_single_precision_and_tokens_beyond_the_vocabulary_are_refused():
+    labels = np.zeros(10, dtype=np.int64)
+    with pytest.raises(BadInput, match="client 0"):
+        from_arrays([(np.full((10, 3), 1e300), labels)])
+    with pytest.raises(BadInput, match="tokens from 0 to 4"):
+        from_arrays([(np.full((10, 3), 7), labels)], classes=5)

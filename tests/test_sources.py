@@ -252,11 +252,11 @@ def test_emnist_is_turned_upright_and_letters_start_at_zero(tmp_path):
     for part in ("train", "test"):
         write(tmp_path / f"emnist-letters-{part}-images-idx3-ubyte.gz", gzip.compress(published.idx(x)))
         write(tmp_path / f"emnist-letters-{part}-labels-idx1-ubyte.gz", gzip.compress(published.idx(y)))
-    source = emnist(tmp_path, split="letters")
+    source = emnist(tmp_path, version="letters")
     assert source.train.labels.tolist() == [0, 25]
     assert source.train.x[1, 3, 20, 0] == x[1, 20, 3]
-    with pytest.raises(BadInput, match="emnist has no split 'capitals': use one of byclass"):
-        emnist(tmp_path, split="capitals")
+    with pytest.raises(BadInput, match="emnist has no version 'capitals': use one of byclass"):
+        emnist(tmp_path, version="capitals")
 
 
 def test_an_idx_file_that_claims_more_than_it_holds_is_refused_without_reading_it(tmp_path):

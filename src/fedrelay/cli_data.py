@@ -91,11 +91,13 @@ def run_show(options: argparse.Namespace) -> int:
     else:
         OUT.print(rendered(federation))
     picture = options.picture or (None if options.json else Path("split.png"))
+    if federation.source.train.y.ndim > 1:
+        picture = None  # the next token at every place: there is no label to mix
     if picture:
         heatmap(federation, picture)
     if options.save:
         save_split(federation, options.save)
     if not options.json:
         written = [str(path) for path in (picture, options.save) if path]
-        OUT.print(f"Wrote {' and '.join(written)}", soft_wrap=True)
+        OUT.print(f"Wrote {' and '.join(written) or 'nothing: sequences have no label mix to draw'}", soft_wrap=True)
     return 0

@@ -62,10 +62,11 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
     if "client_tests" in options:
         federation = with_client_tests(federation, options["client_tests"], seed)
         prepared["client_tests"] = options["client_tests"]
-    if options.get("split", federation.fingerprint) != federation.fingerprint:
+    expected = schema.convert(options.get("split", federation.fingerprint), str, "[data].split")
+    if expected != federation.fingerprint:
         raise BadInput(
-            f"[data].split is {options['split'][:12]}…, but this data set and partition give "
-            f"{federation.fingerprint[:12]}…: the files or the partition are not those of that run"
+            f"[data].split is {expected[:12]}…, but this data set and partition give "
+            f"{federation.fingerprint[:12]}…: clients would not have the examples they had in that run"
         )
     resolved |= prepared | {"clients": len(federation), "partition": schema.plain(partition, CHOICES)}
     return federation, {"name": name} | resolved | {"split": federation.fingerprint}
@@ -88,11 +89,9 @@ def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Sour
 
 def with_client_tests(federation: Federation, wanted: Any, seed: int) -> Federation:
     """Every client gets a test part: its owner's, or of its own class mix."""
+    share = None if wanted == "owned" else schema.convert(wanted, float, "[data].client_tests")
     try:
-        if wanted == "owned":
-            return owned_tests(federation)
-        share: float = schema.convert(wanted, float, "[data].client_tests")
-        return matched_tests(federation, share, seed=seed)
+        return owned_tests(federation) if share is None else matched_tests(federation, share, seed=seed)
     except BadInput as error:
         raise BadInput(f"[data].client_tests: {error}") from error
 

@@ -110,8 +110,9 @@ def _inputs(name: str, x: NDArray[Any], channels: str) -> NDArray[Any]:
         hint = 'if the channels come first, say channels="first"'
         raise wrong(name, "images (n, height, width, channels)", f"shape {x.shape}; {hint}")
     if x.dtype.kind == "f" or x.dtype.kind == "b":
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
         check_numbers(name, x)
-        x = x.astype(np.float32)
     elif x.dtype != np.uint8 or x.ndim != 4:
         x = x.astype(np.int64)
     return np.require(x, requirements=("C", "W"))
@@ -147,6 +148,10 @@ def _classes(name: str, parts: Sequence[_Part], classes: int | None, class_names
         classes = len(class_names) or largest + 1
     if class_names and len(class_names) != classes:
         raise wrong(name, f"{classes} names of classes", f"{len(class_names)}")
+    for part in parts:
+        outside = int(((part.x < 0) | (part.x >= classes)).sum()) if part.x.dtype == np.int64 else 0
+        if outside:
+            raise wrong(part.name, f"tokens from 0 to {classes - 1}", f"{outside} outside; give features as floats")
     bad = {
         part.name: int((((part.y < 0) | (part.y >= classes)) & ~(sequence & (part.y == NOTHING))).sum())
         for part in parts

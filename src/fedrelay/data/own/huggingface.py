@@ -51,7 +51,10 @@ def from_dataset(
     columns = _Columns.of(name, dataset, x, y, size)
     _need(name, dataset, client)
     inputs, targets = columns.read(dataset)
-    clients, owners = np.unique([str(owner) for owner in dataset[client][:]], return_inverse=True)
+    column = dataset[client][:]
+    if empty := sum(owner is None or not str(owner).strip() for owner in column):
+        raise wrong(name, f"a client in every row of column {client!r}", f"{empty} empty")
+    clients, owners = np.unique([str(owner) for owner in column], return_inverse=True)
     mine = zip(clients, grouped(owners, len(clients)), strict=True)
     return columns.federation({str(owner): (inputs[rows], targets[rows]) for owner, rows in mine}, test)
 

@@ -75,6 +75,8 @@ class _Rows:
         for name in (*special, *wanted):
             if table[name].null_count:
                 raise wrong(path, f"a value in every row of column {name!r}", f"{table[name].null_count} empty")
+        if client is not None and (empty := sum(not str(item).strip() for item in table[client].to_pylist())):
+            raise wrong(path, f"a client in every row of column {client!r}", f"{empty} empty")
         x = np.stack([_numbers(path, table, name) for name in wanted], axis=1)
         clients = np.zeros(0) if client is None else np.array([str(item) for item in table[client].to_pylist()])
         return cls(path, tuple(wanted), x, table[label].to_numpy(), clients)

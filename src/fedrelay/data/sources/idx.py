@@ -64,14 +64,15 @@ def fashion_mnist(folder: Path) -> Source:
     return _source("fashion-mnist", folder, FASHION_LAYOUTS, FASHION, Normalise((0.2860,), (0.3530,)))
 
 
-def emnist(folder: Path, *, split: str = "byclass") -> Source:
-    """Grey digits and letters of 28 x 28 pixels (EMNIST). `split` is one of its six versions; byclass has 62 classes.
+def emnist(folder: Path, *, version: str = "byclass") -> Source:
+    """Grey digits and letters of 28 x 28 pixels (EMNIST). `version` is one of its six versions; byclass has 62 classes.
 
     (balanced and bymerge 47, letters 26, digits and mnist 10.)
     """
-    if split not in SPLITS:
-        raise BadInput(f"emnist has no split {split!r}: use one of {', '.join(SPLITS)}")
-    return _source("emnist", folder, emnist_layouts(split), SPLITS[split], Normalise((0.1736,), (0.3317,)), split=split)
+    if version not in SPLITS:
+        raise BadInput(f"emnist has no version {version!r}: use one of {', '.join(SPLITS)}")
+    scale = Normalise((0.1736,), (0.3317,))
+    return _source("emnist", folder, emnist_layouts(version), SPLITS[version], scale, split=version)
 
 
 def _source(
