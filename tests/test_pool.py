@@ -19,6 +19,7 @@ from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool
 from fedrelay.engines.dispatch import Bundles
+from fedrelay.engines.parcels import Folder
 from fedrelay.models import Quadratic, SmallCnn
 from fedrelay.types import Baton, Chain, Report
 
@@ -297,6 +298,20 @@ def test_workers_at_work_do_not_outlive_their_parent(tmp_path, end):
         assert ended([int(pid) for pid in workers])
         run.wait(10)
     assert not Path(folder).exists()
+
+
+def test_memory_left_by_a_program_that_was_killed_with_its_workers_is_given_back(monkeypatch, tmp_path):
+    monkeypatch.setattr(Folder, "_parent", staticmethod(lambda size: tmp_path))
+    abandoned, strange = tmp_path / "fedrelay-dead", tmp_path / "fedrelay-other"
+    abandoned.mkdir()
+    (abandoned / "owner").touch()
+    strange.mkdir()
+    first, second = Folder(0), Folder(0)
+    assert not abandoned.exists()
+    assert all(folder.is_dir() for folder in (strange, first.path, second.path))
+    first.remove()
+    second.remove()
+    assert list(tmp_path.iterdir()) == [strange]
 
 
 def test_longest_chains_go_first_in_bundles_that_become_smaller():

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,12 +22,18 @@ from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput
 
+try:
+    import fcntl
+except ImportError:  # Windows removes nothing that is in use, and keeps temporary files on disk
+    fcntl = None  # type: ignore[assignment]
+
 Bytes: TypeAlias = NDArray[np.uint8]
 
 ALIGNMENT = 64
 """Where torch puts tensors too: some kernels round differently elsewhere."""
 
 SMALLEST_BLOCK = 1 << 16
+PREFIX, LOCK = "fedrelay-", "owner"
 
 
 @dataclass(frozen=True)
@@ -120,22 +126,49 @@ class _Unpacker(pickle.Unpickler):
 
 
 class Folder:
-    """A private folder for blocks: in main memory if there is room for `size` bytes, else on disk."""
+    """A private folder for blocks: in main memory if there is room for `size` bytes, else on disk.
+
+    Whoever made it holds a lock on it. One without, whose maker was killed together with its workers, is removed.
+    """
 
     def __init__(self, size: int) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fedrelay-", dir=self._parent(size)))
+        parent = self._parent(size)
+        remove_abandoned(parent)
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        self._lock = (self.path / LOCK).open("wb")
+        take(self._lock)
 
     @staticmethod
-    def _parent(size: int) -> str | None:
+    def _parent(size: int) -> Path:
         memory = Path("/dev/shm")  # the shared memory of Linux; elsewhere the system's own cache of files serves
         if sys.platform == "linux" and memory.is_dir() and os.access(memory, os.W_OK):
             # Twice the size: vectors come and go beside the data. Containers often have only 64 MB here.
             if shutil.disk_usage(memory).free > 2 * size + (64 << 20):
-                return str(memory)
-        return None
+                return memory
+        return Path(tempfile.gettempdir())
 
     def remove(self) -> None:
+        self._lock.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Give back the memory of programs that could not."""
+    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
+        with contextlib.suppress(OSError), lock.open("rb") as file:
+            if fcntl is not None and take(file):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def take(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed, unless somebody else has."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 class Block:
