@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets check clean
+.PHONY: help setup demo test datasets bench check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,14 @@ datasets: setup ## fedavg and fedseq on CIFAR-10, FEMNIST, Shakespeare and PACS,
 		$(BIN)/fedrelay compare experiments/data_$$name.toml --out runs/data/$$name $(if $(DATA),--data-dir $(DATA)) || exit 1; \
 	done
 
+.peers/ready: bench/speed/peers.txt
+	$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --requirement bench/speed/peers.txt
+	touch $@
+
+bench: setup .peers/ready ## measure speed beside other frameworks, into docs/performance.md (under half an hour; leave the machine alone)
+	$(BIN)/python bench/speed/run.py --peers .peers/bin/python
+
 check: setup ## format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -34,5 +42,5 @@ check: setup ## format, lint, types and layers
 	$(BIN)/lint-imports
 
 clean: ## remove .venv, caches and build results (runs are kept)
-	rm -rf .venv .*_cache .hypothesis build dist
+	rm -rf .venv .peers .*_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

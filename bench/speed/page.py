@@ -1,0 +1,102 @@
+"""The results as a table and a chart in docs/performance.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ORDER = ("fedrelay", "fedrelay inline", "plain PyTorch", "pfl-research", "Flower", "FedJAX", "bound")
+COLOURS = dict(zip(ORDER, ("#0072b2", "#56b4e9", "#999999", "#e69f00", "#d55e00", "#cc79a7", "#dddddd"), strict=True))
+BEGIN, END = "<!-- results: made by make bench -->", "<!-- end of results -->"
+
+
+def write(results: dict[str, Any], docs: Path) -> None:
+    """Put the newest results into the page, which must have the two marks."""
+    path = docs / "performance.md"
+    text = path.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+    (docs / "performance.svg").write_text(chart(results))
+
+
+def table(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    lines = [
+        "",
+        f"Measured on {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"{machine['system']}, Python {machine['python']}, PyTorch {machine['torch']}.",
+        "",
+        "![examples per second, relative to fedrelay](performance.svg)",
+        "",
+    ]
+    for name in sorted(key for key in results if len(key) == 1 and key in "ABCDE"):
+        lines += rows(name, results[name])
+    if "F" in results:
+        found = results["F"]
+        lines += [
+            "**F**: 4 chains × 8 hops of empty work, a model of 3.2 MB: "
+            f"{found['inline']:.2f} ms a hop inline, {found['pool']:.2f} ms with the pool.",
+            "",
+        ]
+    if "G" in results:
+        lines += [
+            "**G**: clients, 20 a round",
+            "",
+            "| clients | memory | added MB | ms a round |",
+            "|---:|---|---:|---:|",
+        ]
+        for row in results["G"]:
+            kind = "a vector each, 64 MB of them resident" if row["memory"] else "none"
+            lines.append(f"| {row['clients']:,} | {kind} | {row['megabytes']:.0f} | {row['seconds'] * 1000:.1f} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def rows(name: str, found: dict[str, Any]) -> list[str]:
+    """The table of one workload: medians, and how many times faster fedrelay was (medians of the repetitions)."""
+    lines = [
+        f"**{name}**: {found['about']}",
+        "",
+        "| | examples/s | fedrelay is | setting |",
+        "|---|---:|---:|---|",
+    ]
+    for who in ORDER:
+        if who not in found["rows"]:
+            continue
+        row = found["rows"][who]
+        ratio = "" if who == "fedrelay" else f"{row['ratio']:.2f} ×"
+        setting = row["setting"]
+        if who == "bound":
+            ratio, setting = f"{row['ratio']:.0%} of it", f"{row['gflops']:.0f} GFLOPS, {setting}"
+        lines.append(f"| {who} {version(who, row)} | {row['median']:,.0f} | {ratio} | {setting} |")
+    return [*lines, ""]
+
+
+def version(who: str, row: dict[str, Any]) -> str:
+    return "" if who in ("bound", "fedrelay inline", "plain PyTorch") else str(row["version"])
+
+
+def chart(results: dict[str, Any]) -> str:
+    """Bars: the speed of everybody as a share of fedrelay's, workload by workload."""
+    names = sorted(key for key in results if len(key) == 1 and key in "ABCDE")
+    bar, gap, left, width = 14, 22, 130, 420
+    parts: list[str] = []
+    y = 10
+    for name in names:
+        found = results[name]["rows"]
+        longest = max(1 / row["ratio"] for row in found.values())
+        for who in (who for who in ORDER if who in found):
+            share = 1 / found[who]["ratio"]
+            length = share / max(longest, 1) * width
+            label = f"{name} {who}" if who == "fedrelay" else who
+            parts.append(
+                f'<text x="{left - 6}" y="{y + bar - 3}" text-anchor="end">{label}</text>'
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 2}" fill="{COLOURS[who]}"/>'
+                f'<text x="{left + length + 4:.1f}" y="{y + bar - 3}">{found[who]["median"]:,.0f}</text>'
+            )
+            y += bar
+        y += gap
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 90}" height="{y}" '
+    style = 'font-family="sans-serif" font-size="11" fill="currentColor">'
+    return f"{head}{style}\n" + "\n".join(parts) + "\n</svg>\n"

@@ -1,0 +1,196 @@
+"""Everything side by side: every contender in a process of its own, asked in turn, medians of several repetitions.
+
+    python bench/speed/run.py --peers .peers/bin/python [--only A D] [--repetitions 5] [--seconds 2]
+
+Writes results.json beside this file, and the table and chart of docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import machine
+import page
+from gate import MARK
+from workloads import WORKLOADS, Workload
+
+HERE = Path(__file__).resolve().parent
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+DENSE = ("A", "D")
+PATIENCE = 180
+"""Seconds until a contender that does not answer is left out."""
+
+
+@dataclass
+class Contender:
+    """A process that runs rounds when it is told to."""
+
+    name: str
+    command: list[str]
+    facts: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 1
+    speeds: list[float] = field(default_factory=list)
+
+    def start(self) -> None:
+        paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"}
+        self._process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            cwd=HERE,
+        )
+        self.facts = self._answer()
+
+    def ask(self, rounds: int) -> float:
+        """Seconds that so many rounds take."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{rounds}\n")
+        self._process.stdin.flush()
+        return float(self._answer()["seconds"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        watch = threading.Timer(PATIENCE, self._process.kill)
+        watch.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(MARK):
+                    answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                    return answer
+        finally:
+            watch.cancel()
+        raise RuntimeError(f"{' '.join(self.command)} ended or took too long: run it by hand to see why")
+
+    def end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def contenders(workload: str, peers: str) -> list[list[Contender]]:
+    """Those of a workload, each with the settings among which the fastest is taken."""
+
+    def of(name: str, python: str, module: str, *settings: str) -> list[Contender]:
+        script = str(HERE / "contenders" / f"{module}.py")
+        return [Contender(name, [python, script, workload, *setting.split()]) for setting in settings]
+
+    threads = [str(count) for count in sorted({1, CORES})]
+    found = [
+        of("fedrelay", sys.executable, "ours", "1 auto"),
+        of("fedrelay inline", sys.executable, "ours", "1 inline"),
+        of("plain PyTorch", peers, "plain", *threads),
+        of("pfl-research", peers, "pfl_research", *threads),
+        of("Flower", peers, "flower", *threads),
+        of("bound", peers, "bound", threads[-1]),
+    ]
+    if workload in DENSE:
+        found.insert(-1, of("FedJAX", peers, "fedjax_averaging", "1"))
+    return found
+
+
+def fastest(settings: list[Contender], seconds: float) -> Contender | None:
+    """Start a contender with each setting, and keep the one that is quickest."""
+    best: Contender | None = None
+    for one in settings:
+        try:
+            one.start()
+            one.ask(1)
+            each = one.ask(1)
+            if each < seconds / 3:  # too quick to tell
+                count = max(int(seconds / 3 / each), 1)
+                each = one.ask(count) / count
+        except (RuntimeError, OSError) as error:
+            print(f"  {one.name} is left out: {error}", file=sys.stderr)
+            one.end()
+            continue
+        one.rounds = max(round(seconds / each), 1)
+        one.facts["each"] = each
+        if best is None or each < best.facts["each"]:
+            best, one_worse = one, best
+            if one_worse is not None:
+                one_worse.end()
+        else:
+            one.end()
+    return best
+
+
+def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dict[str, Any]:
+    """All contenders of a workload, in turn."""
+    print(f"{work.name}: {work.about}", file=sys.stderr)
+    chosen = [fastest(settings, seconds) for settings in contenders(work.name, peers)]
+    running = [one for one in chosen if one is not None]
+    for repetition in range(repetitions):
+        for one in running[repetition % len(running) :] + running[: repetition % len(running)]:
+            amount = one.facts.get("flops", 0) or work.examples
+            one.speeds.append(one.rounds * amount / one.ask(one.rounds))
+    for one in running:
+        one.end()
+    rows = {one.name: {"speeds": one.speeds, **one.facts} for one in running}
+    if "bound" in rows:
+        flops = rows["bound"]["speeds"]
+        rows["bound"] |= {"gflops": statistics.median(flops) / 1e9, "speeds": [speed / work.flops for speed in flops]}
+    ours = rows["fedrelay"]["speeds"]
+    for name, row in rows.items():
+        row["median"] = statistics.median(row["speeds"])
+        # Within a repetition, so that what slows the machine for a while slows both.
+        row["ratio"] = statistics.median(a / b for a, b in zip(ours, row["speeds"], strict=True))
+        print(f"  {name:16} {row['median']:12,.0f} examples/s  {row['ratio']:6.2f}×  {row['setting']}", file=sys.stderr)
+    return {"about": work.about, "rows": rows}
+
+
+def extra(script: str, *arguments: str) -> Any:
+    """Another measurement, in a process of its own."""
+    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(HERE / script), *arguments]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", required=True, help="the Python that has the peers")
+    parser.add_argument("--only", nargs="*", default=[*WORKLOADS, "F", "G"])
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one measurement, at least one round")
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    options = parser.parse_args()
+    peers = str(Path(options.peers).absolute())  # not resolved: a link out of an environment leads out of it
+    began = time.time()
+    results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {}
+    results["machine"] = machine.describe()
+    for name in options.only:
+        if name in WORKLOADS:
+            results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds)
+    if "F" in options.only:
+        results["F"] = extra("hops.py")
+    if "G" in options.only:
+        results["G"] = extra("many.py")
+    results["minutes"] = (time.time() - began) / 60
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    page.write(results, HERE.parents[1] / "docs")
+    print(f"{results['minutes']:.1f} minutes; wrote {options.out} and docs/performance.md", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
