@@ -7,9 +7,12 @@ import statistics
 
 import pytest
 import tomli_w
+import torch
 
 from fedrelay.cli import main
-from fedrelay.compare import Row, merged
+from fedrelay.compare import Row, merged, workers
+from fedrelay.engines.dispatch import CORES, cores
+from fedrelay.errors import BadInput
 
 TABLES = {
     "rounds": 3,
@@ -117,3 +120,25 @@ def test_several_runs_at_a_time_give_the_same_results(tmp_path, monkeypatch):
     one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
     prints = [[s["params_sha256"] for row in found for s in row["summaries"]] for found in (one, two)]
     assert prints[0] == prints[1]
+
+
+def test_runs_beside_each_other_share_the_cores(monkeypatch):
+    monkeypatch.setenv(CORES, "5")
+    with workers(2) as pool:
+        assert pool is not None
+        assert [pool.submit(found).result() for found in (cores, torch.get_num_threads)] == [2, 2]
+    monkeypatch.setenv(CORES, "many")
+    with pytest.raises(BadInput, match="FEDRELAY_CORES must be a whole number from 1, not 'many'"):
+        cores()
+
+
+def test_a_run_that_fails_beside_others_is_named_and_does_not_stop_them(tmp_path, monkeypatch, capsys):
+    average = {"algorithm": {"name": "fedavg"}}
+    runs = {"good": average, "bad": {**average, "local": {"lr": 1e30}}}
+    tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")}
+    assert told(tmp_path, monkeypatch, {**tables, "rounds": 2, "runs": runs}, "--out", "out", "--jobs", "2") == 1
+    rows = {row["name"]: row for row in json.loads((tmp_path / "out" / "results.json").read_text())}
+    assert rows["good"]["summaries"]
+    assert not rows["good"]["failed"]
+    assert "every chain failed" in rows["bad"]["failed"][0]
+    assert "bad failed: round 1: every chain failed" in capsys.readouterr().err.replace("\n", " ")

@@ -10,7 +10,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -23,8 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrelay import checkpoint, config, report, schema
+from fedrelay.engines.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
-from fedrelay.live import follow
+from fedrelay.live import bars, follow
 
 EXTRA = ("runs", "seeds", "reference")
 
@@ -135,8 +136,12 @@ def workers(jobs: int) -> Iterator[Executor | None]:
     if jobs == 1:
         yield None
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        yield pool
+    with ProcessPoolExecutor(jobs, get_context("spawn"), share_cores, (max(cores() // jobs, 1),)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def carry_out(
@@ -145,15 +150,24 @@ def carry_out(
     """Run what is to be done: the reasons of those that failed, which do not stop the others."""
     if pool is None:
         results = [run(job, data_dir, live) for job in todo]
-    else:
-        results = list(pool.map(run, todo, [data_dir] * len(todo)))
-    return {(job.name, job.seed): reason for job, reason in zip(todo, results, strict=True) if reason is not None}
+        return {(job.name, job.seed): reason for job, reason in zip(todo, results, strict=True) if reason is not None}
+    failures = {}
+    with bars(live) as progress:
+        bar = progress.add_task("all runs", total=len(todo), unit="runs", said="")
+        futures = {pool.submit(run, job, data_dir): job for job in todo}
+        for future in as_completed(futures):
+            job, reason = futures[future], future.result()
+            if reason is not None:
+                failures[job.name, job.seed] = reason
+            progress.update(bar, advance=1, said=f"{job.name} {'done' if reason is None else 'failed'}")
+    return failures
 
 
 def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | None:
-    """One run to its end: why it failed, or None."""
+    """One run to its end: why it failed, or None. Beside others it has no display of its own, only warnings."""
+    console = live or Console(stderr=True, force_terminal=False)
     try:
-        follow(config.build(job.tables, data_dir).record(job.folder, resume=True), live or Console(stderr=True))
+        follow(config.build(job.tables, data_dir).record(job.folder, resume=True), console)
     except RunFailed as error:
         return str(error)
     return None

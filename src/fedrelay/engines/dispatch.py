@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import torch
+
 from fedrelay.engines.crew import Crew
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.worker import Done, Job, Round
-from fedrelay.errors import RunFailed
+from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Baton, Chain, Outcome, Tree
 
 DEATHS = 3
@@ -151,7 +153,22 @@ def deadly(chain: Chain) -> RunFailed:
     )
 
 
+CORES = "FEDRELAY_CORES"
+"""Says how many cores a program may use where it should leave some to others, such as runs beside it."""
+
+
 def cores() -> int:
     """How many this process may use."""
+    told = os.environ.get(CORES, "")
+    if told:
+        if not told.isdigit() or told == "0":
+            raise BadInput(f"{CORES} must be a whole number from 1, not {told!r}")
+        return int(told)
     available = getattr(os, "sched_getaffinity", None)
     return len(available(0)) if available is not None else os.cpu_count() or 1
+
+
+def share_cores(count: int) -> None:
+    """Let this process and those it starts use so many."""
+    os.environ[CORES] = str(count)
+    torch.set_num_threads(count)
