@@ -13,11 +13,12 @@ from scipy.spatial.distance import cdist, cosine
 
 from fedrelay.errors import BadInput
 from fedrelay.measures import balance_ratio, group_counts
-from fedrelay.plans import DISTANCES, GROUPERS, Grouping, Limits, Traits, limits_of
+from fedrelay.plans import DISTANCES, GROUPERS, Grouping, Limits, Traits, assignment, limits_of
+from fedrelay.plans.assignment import assign
 from fedrelay.plans.distances import Cosine, Euclidean, Gini, KullbackLeibler, Wasserstein
 from fedrelay.plans.groupers import Greedy, KMeans, Random, dealt
 from fedrelay.plans.groups import fill
-from fedrelay.plans.icg import Icg, assign, balanced_clusters
+from fedrelay.plans.icg import Icg, balanced_clusters
 from fedrelay.visits.probes import SameModel
 from fedrelay.visits.traits import TRAITS, ClassHistogram, ClassifierWeights, Confidence, Task2Vec
 
@@ -110,7 +111,7 @@ def test_unlike_clients_come_together_where_random_groups_do_not(grouper, distan
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 10**6))
 def test_the_assignment_of_icg_is_the_brute_force_optimum(columns, size, seed):
     costs = rng(seed).gamma(1.0, size=(columns * size, columns)) ** 3
-    labels = assign(costs, size)
+    labels, _ = assign(costs, size)
     assert np.bincount(labels, minlength=columns).tolist() == [size] * columns
     rows = np.arange(columns * size)
     balanced = set(itertools.permutations(np.repeat(np.arange(columns), size).tolist())) if len(rows) <= 8 else None
@@ -122,6 +123,35 @@ def test_the_assignment_of_icg_is_the_brute_force_optimum(columns, size, seed):
     else:
         best = min(costs[rows, list(one)].sum() for one in balanced)
     assert costs[rows, labels].sum() == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("like", ["random", "points", "copies", "all the same"])
+@pytest.mark.parametrize("guess", [None, "wild"])
+@pytest.mark.parametrize(("columns", "size"), [(120, 1), (110, 3)])
+def test_with_many_clusters_the_assignment_is_the_optimum_though_not_all_are_shown(
+    columns, size, guess, like, monkeypatch
+):
+    from scipy.optimize import linear_sum_assignment
+
+    monkeypatch.setattr(assignment, "BLOCK", 3000)  # several blocks, the last one smaller
+    monkeypatch.setattr(assignment, "SHOWN", 4)
+    rows, draw = columns * size, rng(columns)
+    costs = {
+        "random": draw.gamma(1.0, size=(rows, columns)) ** 3,
+        "points": cdist(draw.normal(size=(rows, 3)), draw.normal(size=(columns, 3)), "sqeuclidean"),
+        "copies": np.repeat(draw.gamma(1.0, size=(5, columns)), rows, axis=0)[draw.permutation(5 * rows)[:rows]],
+        "all the same": np.full((rows, columns), 3.0),
+    }[like]
+    prices = None if guess is None else 100 * draw.normal(size=columns)
+    labels, found = assign(costs, size, prices)
+    assert np.bincount(labels, minlength=columns).tolist() == [size] * columns
+    square = np.repeat(costs, size, axis=1)
+    best = square[linear_sum_assignment(square)].sum()
+    rounding = rows * np.ptp(costs) / 2**30  # costs are whole numbers for the solver
+    assert costs[np.arange(rows), labels].sum() == pytest.approx(best, abs=rounding, rel=1e-12)
+    # at the prices nobody would rather be elsewhere, which is what proves it
+    reduced = costs - found
+    assert (reduced[np.arange(rows), labels] <= reduced.min(axis=1) + 1e-6 * np.ptp(costs)).all()
 
 
 @settings(max_examples=40, deadline=None)

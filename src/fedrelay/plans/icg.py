@@ -8,16 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
 from fedrelay.errors import within
+from fedrelay.plans.assignment import assign
 from fedrelay.plans.distances import Distance, Floats, as_points
 from fedrelay.plans.groups import Groups, Limits, canonical, held, topped_up
 from fedrelay.plans.traits import Traits
 
 Labels = NDArray[np.int64]
-RESOLUTION = 2**30
-"""Costs are whole numbers for the solver: this many steps between the smallest and the largest one."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,9 @@ def balanced_clusters(
         raise ValueError(f"{len(points)} points do not make {count} clusters of one size")
     labels = rng.permutation(np.repeat(np.arange(count), size))
     centroids, cost = update(points, labels, count)
-    costs = [cost]
+    costs, prices = [cost], None
     for _ in range(iterations):
-        # The squared length of a point is the same for all centroids, so it changes nothing.
-        distances = np.einsum("ij,ij->i", centroids, centroids) - 2 * points @ centroids.T
-        new = assign(distances, size)
+        new, prices = assign(SquaredDistances(points, centroids), size, prices)
         new_centroids, new_cost = update(points, new, count)
         if new_cost >= cost:
             break
@@ -104,30 +100,25 @@ def balanced_clusters(
     return labels, costs
 
 
+class SquaredDistances:
+    """Of every point to every centroid, computed for the points that are asked for.
+
+    Less the squared length of the point, which is the same for all centroids and so changes nothing.
+    """
+
+    def __init__(self, points: Floats, centroids: Floats) -> None:
+        self.points, self.centroids = points, centroids
+        self.shape = (len(points), len(centroids))
+        self.lengths = np.einsum("ij,ij->i", centroids, centroids)
+
+    def __getitem__(self, rows: slice) -> Floats:
+        result: Floats = self.lengths - 2 * self.points[rows] @ self.centroids.T
+        return result
+
+
 def update(points: Floats, labels: Labels, count: int) -> tuple[Floats, float]:
     """The centroid of every cluster, and the sum of squared distances to them."""
     order = np.argsort(labels, kind="stable").reshape(count, -1)
     centroids: Floats = points[order].mean(axis=1)
     difference = points - centroids[labels]
     return centroids, float(np.einsum("ij,ij->", difference, difference))
-
-
-def assign(costs: Floats, size: int) -> Labels:
-    """The cheapest assignment of every row to a column, with `size` rows to each column: a minimum-cost flow."""
-    rows, columns = costs.shape
-    low = costs - costs.min(axis=1, keepdims=True)
-    scale = RESOLUTION / (low.max() or 1.0)
-    flow = SimpleMinCostFlow()
-    tails = np.repeat(np.arange(rows, dtype=np.int32), columns)
-    heads = np.tile(np.arange(rows, rows + columns, dtype=np.int32), rows)
-    whole = np.rint(low * scale).astype(np.int64).ravel()
-    arcs = flow.add_arcs_with_capacity_and_unit_cost(tails, heads, np.ones(len(tails), dtype=np.int64), whole)
-    supplies = np.concatenate([np.ones(rows, dtype=np.int64), np.full(columns, -size, dtype=np.int64)])
-    flow.set_nodes_supplies(np.arange(rows + columns, dtype=np.int32), supplies)
-    status = flow.solve()
-    if status != flow.OPTIMAL:
-        raise RuntimeError(
-            f"the solver of the minimum-cost flow ended with {status} for {rows} rows, {columns} columns"
-        )
-    chosen: Labels = flow.flows(arcs).reshape(rows, columns).argmax(axis=1)
-    return chosen
