@@ -269,3 +269,37 @@ def test_a_tree_is_cut_into_its_largest_branches_that_fit():
 def test_what_cannot_be_drawn_is_refused(name, sizes, m, message):
     with pytest.raises(BadInput, match=message):
         SAMPLERS[name]().distributions(sizes, m)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "target"])
+@pytest.mark.parametrize(
+    ("sizes", "m", "message"),
+    [
+        ([], 1, "no clients or groups to draw from"),
+        ([0.5, 1.5], 1, "sizes must be whole numbers"),
+        (["5", "3"], 1, "sizes must be whole numbers"),
+        ([5, -5], 1, "client or group 1 has no examples"),
+        ([5, 5], 1.5, "the number of draws must be a whole number, not 1.5"),
+    ],
+)
+def test_what_is_no_count_of_examples_or_draws_is_refused(name, sizes, m, message):
+    with pytest.raises(BadInput, match=message):
+        SAMPLERS[name]().distributions(sizes, m)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
+def test_sizes_in_an_array_do_not_overflow(dtype):
+    sizes = [200, 100, 100, 120, 120, 120] if dtype == np.uint8 else [30_000, 20_000, 32_000, 11_000, 1_000, 6_000]
+    for sampler in (Multinomial(), BySize(), BySimilarity()):
+        assert_unbiased(sampler.distributions(np.array(sizes, dtype=dtype), 4), sizes, 4)
+    for sampler in (Uniform(), Original(), Full()):
+        exact, found = (sampler.distributions(given, 4) for given in (sizes, np.array(sizes, dtype=dtype)))
+        assert found.spread == exact.spread
+        assert found.draw(np.random.default_rng(0)) == exact.draw(np.random.default_rng(0))
+    assert spread([Draw(0, 0.5)], np.array(sizes, dtype=dtype)) == spread([Draw(0, 0.5)], sizes)
+
+
+def test_sizes_near_the_end_of_64_bits_stay_exact():
+    sizes = [2**60, 2**60 + 1, 2**59, 7]
+    for sampler in (Multinomial(), BySize(), BySimilarity()):
+        assert_unbiased(sampler.distributions(sizes, 3), sizes, 3)

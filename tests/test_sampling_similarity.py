@@ -15,7 +15,7 @@ from fedrelay.algorithms import fedavg, fedcyclic, fedseq
 from fedrelay.data import Dirichlet, OneClass, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
-from fedrelay.plans.sampling import SAMPLERS, BySimilarity, Full, Multinomial, Original, Target, similar
+from fedrelay.plans.sampling import SAMPLERS, BySimilarity, Full, Multinomial, Original, Target, similar, trees
 from fedrelay.plans.sampling.trees import condensed, link, ward
 from fedrelay.types import Baton, Chain, Outcome, Report
 
@@ -93,6 +93,15 @@ def test_distances_are_those_of_the_definition_with_zero_vectors_at_the_end(simi
     np.testing.assert_allclose(condensed(rows, 7, similarity), pdist(whole, metric or angle), atol=1e-7)
 
 
+@pytest.mark.parametrize("similarity", ["arccos", "l2", "l1"])
+def test_distances_of_many_long_rows_are_those_of_all_at_once(similarity, monkeypatch):
+    rows = np.random.default_rng(4).standard_normal((11, 10)).astype(np.float32)
+    at_once = condensed(rows.astype(np.float64), 13, similarity)
+    monkeypatch.setattr(trees, "BLOCK", 4)
+    monkeypatch.setattr(trees, "WIDE", 3)
+    np.testing.assert_allclose(condensed(list(rows), 13, similarity), at_once, rtol=1e-12)
+
+
 def test_clients_never_drawn_stay_together_and_apart_from_the_others():
     known = [outcome((i,), [np.cos(i), np.sin(i), 0.5]) for i in range(4)]
     sampler = BySimilarity()
@@ -157,6 +166,21 @@ def test_a_sketch_errs_as_much_as_it_says():
         assert abs(scaled.mean()) < 0.35
     assert sampler.kept(torch.zeros(size)).shape == (kept,)
     assert sampler.kept(torch.ones(300)).shape == (300,)  # a small model is kept as it is
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"similarity": "cosine"}, "similarity must be arccos, l2 or l1, not 'cosine'"),
+        ({"when": "before"}, "when must be beside or after, not 'before'"),
+        ({"variant": "papers"}, "variant must be paper or published, not 'papers'"),
+        ({"sketch": 0}, "sketch must be at least 1, not 0"),
+        ({"sketch": 1.5}, "sketch must be a whole number, not 1.5"),
+    ],
+)
+def test_wrong_words_and_numbers_are_refused_from_python_too(given, message):
+    with pytest.raises(BadInput, match=message):
+        BySimilarity(**given)
 
 
 def test_a_sketch_for_l1_is_refused():

@@ -49,8 +49,7 @@ class Uniform:
     """Uniformly without replacement; weights by examples among those drawn. Biased where sizes differ."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Subset:
-        checked(sizes, count)
-        return Subset(sizes, count)
+        return Subset(checked(sizes, count), int(count))
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Original:
     sampling 2021, Eq. 3). Its merge must be with_absent, which fedavg chooses by itself."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Subset:
-        checked(sizes, count)
-        return Subset(sizes, count, shares=True)
+        return Subset(checked(sizes, count), int(count), shares=True)
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,7 @@ class Full:
     """Everybody, every round, weights by examples; the fraction is passed over."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Subset:
-        checked(sizes, count)
-        return Subset(sizes, len(sizes))
+        return Subset(checked(sizes, count), len(sizes))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,9 +17,13 @@ from fedrelay.errors import BadInput, within
 from fedrelay.plans.beside import beside
 from fedrelay.plans.groups import Groups
 from fedrelay.plans.sampling.seam import NOTHING
-from fedrelay.plans.sampling.trees import Matrix, Similarity, published_ward, ward
-from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters
+from fedrelay.plans.sampling.trees import Rows, Similarity, published_ward, ward
+from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters, checked
 from fedrelay.types import Outcome, Probe, Tree, Vector
+
+When = Literal["beside", "after"]
+Variant = Literal["paper", "published"]
+CHOICES = {"similarity": get_args(Similarity), "when": get_args(When), "variant": get_args(Variant)}
 
 
 @dataclass(frozen=True)
@@ -41,20 +46,26 @@ class BySimilarity:
     """
 
     similarity: Similarity = "arccos"
-    when: Literal["beside", "after"] = "beside"
+    when: When = "beside"
     sketch: int | None = None
-    variant: Literal["paper", "published"] = "paper"
+    variant: Variant = "paper"
 
     def __post_init__(self) -> None:
+        for name, words in CHOICES.items():
+            if getattr(self, name) not in words:
+                raise BadInput(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {getattr(self, name)!r}")
         if self.sketch is not None:
+            if not isinstance(self.sketch, int):
+                raise BadInput(f"sketch must be a whole number, not {self.sketch!r}")
             within("sketch", self.sketch, least=1)
             if self.similarity == "l1":
                 raise BadInput("a sketch keeps angles and L2 distances, not L1: use arccos or l2, or sketch = none")
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
         """From the tree in the memo; without one nothing is known yet, and everybody is alike."""
-        tree = memo["tree"].numpy() if "tree" in memo else ward(np.empty((0, 1)), (), len(sizes), self.similarity)
-        return by_clusters(tree, sizes, count)
+        known = checked(sizes, count)
+        tree = memo["tree"].numpy() if "tree" in memo else ward(np.empty((0, 1)), (), len(known), self.similarity)
+        return by_clusters(tree, known, count)
 
     def init(self, probe: Probe) -> Tree:
         return {"gradients": {}, "last": {}, "made": 0}
@@ -100,14 +111,19 @@ class BySimilarity:
         return torch.from_numpy(ward(rows, places, len(groups), self.similarity, elsewhere=elsewhere))
 
 
-def represented(groups: Sequence[Sequence[int]], last: Mapping[int, int], gradients: Mapping[int, Vector]) -> Matrix:
+def represented(groups: Sequence[Sequence[int]], last: Mapping[int, int], gradients: Mapping[int, Vector]) -> Rows:
     """The representative gradient of every group: the mean over its clients of the last gradient of each, or zero."""
     width = len(next(iter(gradients.values()))) if gradients else 1
-    rows = np.zeros((len(groups), width))
-    for row, group in zip(rows, groups, strict=True):
-        numbers = [last[client] for client in group if client in last]
-        for number in dict.fromkeys(numbers):  # a group that trained as one has one gradient, which stays exact
-            row += gradients[number].numpy() * np.float64(numbers.count(number) / len(group))
+    rows: list[NDArray[np.floating[Any]]] = []
+    for group in groups:
+        shares = Counter(last[client] for client in group if client in last)
+        if len(group) in shares.values():  # all of it trained as one, as a client alone always does: no copy
+            rows.append(gradients[next(iter(shares))].numpy())
+            continue
+        row = np.zeros(width)
+        for number, times in shares.items():
+            row += gradients[number].numpy() * np.float64(times / len(group))
+        rows.append(row)
     return rows
 
 

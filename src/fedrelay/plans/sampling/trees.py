@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,18 @@ from fedrelay.plans.sampling.urns import Whole
 # SciPy is imported where it is used, because that takes a quarter of a second.
 
 Matrix = NDArray[np.float64]
+Rows = Sequence[NDArray[np.floating[Any]]] | Matrix
+"""Vectors of one length in single or double precision, which need not lie together."""
 Similarity = Literal["arccos", "l2", "l1"]
 BLOCK = 256
+WIDE = 4096
+"""So many rows and columns are compared at a time: a copy of all gradients in double precision would take longer to
+make than the distances take to compute."""
 MANY = 2000
 """Beyond so many, Ward's clustering takes long enough to be given a process of its own."""
 
 
-def ward(rows: Matrix, places: Sequence[int], count: int, similarity: Similarity, *, elsewhere: bool = False) -> Whole:
+def ward(rows: Rows, places: Sequence[int], count: int, similarity: Similarity, *, elsewhere: bool = False) -> Whole:
     """The tree over `count` candidates, of which those at `places` are described by `rows` and the others by zeros.
 
     One row per merge, the two nodes that become one: leaves are 0 to count − 1, row j makes node count + j.
@@ -40,26 +45,23 @@ def ward(rows: Matrix, places: Sequence[int], count: int, similarity: Similarity
     return np.where(merges < count, order[np.minimum(merges, count - 1)], merges)
 
 
-def without_zeros(rows: Matrix, places: Sequence[int]) -> tuple[Matrix, list[int]]:
+def without_zeros(rows: Rows, places: Sequence[int]) -> tuple[Rows, list[int]]:
     """The rows that are not zero throughout, and their places."""
-    kept = np.array([row.any() for row in rows], dtype=np.bool_)
-    return rows if kept.all() else rows[kept], [place for place, keep in zip(places, kept, strict=True) if keep]
+    kept = [(row, place) for row, place in zip(rows, places, strict=True) if row.any()]
+    return [row for row, _ in kept], [place for _, place in kept]
 
 
-def condensed(rows: Matrix, count: int, similarity: Similarity) -> Matrix:
+def condensed(rows: Rows, count: int, similarity: Similarity) -> Matrix:
     """All distances between non-zero `rows`, followed by as many zero vectors as make `count`, above the diagonal.
 
     Paper: the angle to a zero vector is not defined; a right angle keeps those who were never drawn together, and apart
     from everybody else.
     """
     result = np.zeros(count * (count - 1) // 2)
-    squares = np.einsum("ij,ij->i", rows, rows)
-    if similarity == "arccos":
-        from_zero = np.full(len(rows), np.pi / 2)
-    else:
-        from_zero = np.sqrt(squares) if similarity == "l2" else np.array([np.abs(row).sum() for row in rows])
+    norms = np.array([np.linalg.norm(row.astype(np.float64), 1 if similarity == "l1" else 2) for row in rows])
+    from_zero = np.full(len(rows), np.pi / 2) if similarity == "arccos" else norms
     start = 0
-    for first, block in blocks(rows, squares, similarity):
+    for first, block in blocks(rows, norms, similarity):
         for offset, distances in enumerate(block):
             known = len(rows) - first - offset - 1
             end = start + known + count - len(rows)
@@ -69,32 +71,50 @@ def condensed(rows: Matrix, count: int, similarity: Similarity) -> Matrix:
     return result
 
 
-def blocks(rows: Matrix, squares: Matrix, similarity: Similarity) -> Iterator[tuple[int, Matrix]]:
-    """The distances of a few rows at a time to themselves and all later ones; `squares` are the rows' squared norms."""
+def blocks(rows: Rows, norms: Matrix, similarity: Similarity) -> Iterator[tuple[int, Matrix]]:
+    """The distances of a few rows at a time to themselves and all later ones; `norms` are the rows' lengths."""
+    for first, sums in compared(rows, similarity):
+        if similarity == "l1":
+            yield first, sums
+            continue
+        one, other = norms[first : first + BLOCK, None], norms[None, first:]
+        if similarity == "l2":
+            yield first, np.sqrt(np.maximum(one**2 + other**2 - 2 * sums, 0))
+        else:
+            yield first, np.arccos(np.clip(sums / (one * other), -1, 1))
+
+
+def compared(rows: Rows, similarity: Similarity) -> Iterator[tuple[int, Matrix]]:
+    """The L1 distances, or else the scalar products, of a few rows at a time with themselves and all later ones. What
+    is given is written over by the next."""
     from scipy.spatial.distance import cdist
 
-    for first in range(0, len(rows), BLOCK):
-        some, later = rows[first : first + BLOCK], rows[first:]
-        if similarity == "l1":
-            yield first, cdist(some, later, "cityblock")
-            continue
-        products = some @ later.T
-        one, other = squares[first : first + BLOCK, None], squares[None, first:]
-        if similarity == "l2":
-            yield first, np.sqrt(np.maximum(one + other - 2 * products, 0))
-        else:
-            yield first, np.arccos(np.clip(products / (np.sqrt(one) * np.sqrt(other)), -1, 1))
+    count, width = len(rows), len(rows[0])
+    numbers = np.empty((count, min(WIDE, width)))
+    found, part = np.empty((2, min(BLOCK, count) * count))
+    for first in range(0, count, BLOCK):
+        shape = min(BLOCK, count - first), count - first
+        total, more = (space[: shape[0] * shape[1]].reshape(shape) for space in (found, part))
+        total[:] = 0
+        for start in range(0, width, WIDE):
+            there = numbers[first:, : min(WIDE, width - start)]
+            if first == 0 or width > WIDE:  # else they are still there
+                for place, row in enumerate(rows[first:]):
+                    there[place] = row[start : start + WIDE]
+            some = there[: shape[0]]
+            total += cdist(some, there, "cityblock", out=more) if similarity == "l1" else np.matmul(some, there.T, more)
+        yield first, total
 
 
-def published_ward(rows: Matrix, places: Sequence[int], count: int, similarity: Similarity) -> Whole:
+def published_ward(rows: Rows, places: Sequence[int], count: int, similarity: Similarity) -> Whole:
     """The tree as the authors' code makes it: Ward's clustering of the *rows of the distance matrix* as if they were
     observations, with angles to zero vectors 0 and L2 distances squared. For comparison only."""
     from scipy.spatial.distance import pdist, squareform
 
     square = np.zeros((count, count))
     if len(rows) and count > 1:
-        whole = np.zeros((count, rows.shape[1]))
-        whole[list(places)] = rows
+        whole = np.zeros((count, len(rows[0])))
+        whole[list(places)] = np.array(rows)
         seen = whole.any(axis=1)
         square[np.ix_(seen, seen)] = squareform(condensed(whole[seen], int(seen.sum()), similarity))
         if similarity != "arccos":

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,21 +109,26 @@ class Urns:
         return [urn.tickets / self.total for urn in self.urns]
 
 
-def checked(sizes: Sequence[int], count: int) -> None:
-    """Refuse what no scheme can draw from."""
+def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
+    """The sizes as whole numbers; what no scheme can draw from is refused."""
+    if not isinstance(count, Integral):
+        raise BadInput(f"the number of draws must be a whole number, not {count!r}")
+    if not len(sizes):
+        raise BadInput("there are no clients or groups to draw from: give the size of at least one")
     if count < 1:
         raise BadInput(f"the number of draws must be at least 1, not {count}: 1 to {len(sizes)} works")
     if count > len(sizes):
         raise BadInput(f"{count} draws from {len(sizes)} clients or groups: at most {len(sizes)} works")
-    if sums(sizes).smallest < 1:
-        index = next(index for index, size in enumerate(sizes) if size < 1)
+    known = sums(sizes)
+    if known.smallest < 1:
+        index = next(index for index, size in enumerate(known.sizes) if size < 1)
         raise BadInput(f"client or group {index} has no examples, so it cannot be drawn by size: leave it out")
+    return known.sizes
 
 
 def multinomial(sizes: Sequence[int], count: int) -> Urns:
     """The same urn `count` times, everybody with the tickets of their size: MD sampling (Li et al. 2018)."""
-    checked(sizes, count)
-    return _multinomial(tuple(sizes), count)
+    return _multinomial(checked(sizes, count), int(count))
 
 
 @lru_cache(maxsize=8)
@@ -132,8 +138,7 @@ def _multinomial(sizes: tuple[int, ...], count: int) -> Urns:
 
 def by_size(sizes: Sequence[int], count: int) -> Urns:
     """Fill one urn after another, large clients first (clustered sampling 2021, Alg. 1)."""
-    checked(sizes, count)
-    return _by_size(tuple(sizes), count)
+    return _by_size(checked(sizes, count), int(count))
 
 
 @lru_cache(maxsize=8)
@@ -150,7 +155,7 @@ def by_clusters(tree: Whole, sizes: Sequence[int], count: int) -> Urns:
 
     `tree` has one row per merge, the two nodes that become one; nodes below n are clients, node n + j is row j.
     """
-    checked(sizes, count)
+    sizes, count = checked(sizes, count), int(count)
     own, rest, total = set_apart(sizes, count)
     clusters = heaviest_first(cut(tree, rest, total), rest)
     urns: list[Tickets] = [{client: rest[client] for client in cluster} for cluster in clusters[: count - len(own)]]
