@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +12,12 @@ import torch
 
 from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
 from fedrelay.algorithms import fedavg, fedcyclic
-from fedrelay.data import Dirichlet, digits
+from fedrelay.data import Dirichlet, Iid, digits
 from fedrelay.engines import Auto, Inline, auto, bits
 from fedrelay.engines.auto import Sample, makespan
+from fedrelay.engines.relay import Errand, Ground
 from fedrelay.models import Mlp
-from fedrelay.types import Baton, Report
+from fedrelay.types import Baton, Chain, Report
 
 TABLES = {
     "rounds": 4,
@@ -33,7 +35,7 @@ def speeds(monkeypatch):
     """Says what measuring finds: seconds an example with one thread, with all, and stacked; on two cores."""
 
     def say(one: float, all_threads: float, stacked: float) -> None:
-        monkeypatch.setattr(Sample, "one_by_one", lambda self, threads: one if threads == 1 else all_threads)
+        monkeypatch.setattr(Sample, "one_by_one", lambda self, threads, **_: one if threads == 1 else all_threads)
         monkeypatch.setattr(Sample, "together", lambda self, rows: stacked)
         monkeypatch.setattr(auto, "cores", lambda: 2)
 
@@ -200,3 +202,24 @@ def test_measured_visits_are_cut_short(monkeypatch):
     next(iter(train(fedavg(local=Sgd(batch=8), fraction=1.0), Auto(federation, task), rounds=1)))
     assert set(seen) == {auto.MOST_EXAMPLES}
     assert len(seen) < 12
+
+
+def test_threads_that_wait_for_each_other_are_given_up_after_one_visit():
+    made = []
+
+    @dataclass(frozen=True)
+    class Slow:
+        """As if threads waited for each other."""
+
+        def __call__(self, baton, visit, /):
+            made.append(torch.get_num_threads())
+            time.sleep(0.3 if made[-1] > 1 else 0.01)
+            return baton, visit.memory, Report(visit.client.id, visit.client.size)
+
+    federation = Federation.split(digits(), Iid(), 10)
+    task = Task.of(Mlp(hidden=(4,)), federation)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(10)]
+    sample = Sample(Ground(federation, task, 0), Errand(Slow(), {}, 1), chains, {})
+    alone = sample.one_by_one(threads=1)
+    assert sample.one_by_one(threads=2, hopeless=3 * alone) > 3 * alone
+    assert made.count(2) == 1

@@ -31,6 +31,9 @@ MARGIN = 1.25
 START = 0.03
 """Seconds a round that workers must save: they take about three seconds to start, and a hundred rounds to earn it."""
 
+HOPELESS = 3
+"""Threads that are so many times slower than one thread are waiting for each other: others use the machine too."""
+
 TRIAL = 3
 """So many rounds go by before it is seen whether workers are worth it."""
 
@@ -141,7 +144,8 @@ class Auto:
         alone = sample.one_by_one(threads=1)
         ways = [Way("inline", {"threads": 1}, alone * sum(cost))]
         if cores() > 1:
-            ways.append(Way("inline", {"threads": cores()}, sample.one_by_one(threads=cores()) * sum(cost)))
+            each = sample.one_by_one(threads=cores(), hopeless=HOPELESS * alone)
+            ways.append(Way("inline", {"threads": cores()}, each * sum(cost)))
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
         if len(chains) > 1 and stacks(errand.work, self.task):
@@ -182,11 +186,13 @@ class Sample:
             cut = replace(visit.client, rows=visit.client.rows[:MOST_EXAMPLES])
             self._visits.append((chain.start, replace(visit, client=cut)))
 
-    def one_by_one(self, threads: int) -> float:
-        """Seconds an example, one visit after another."""
+    def one_by_one(self, threads: int, hopeless: float = float("inf")) -> float:
+        """Seconds an example, one visit after another; if the first is hopeless, it is not looked at any longer."""
         with operator_threads(threads):
-            attempt(self._work, *self._visits[0])  # the first one has more to do than the others
-            return timed(lambda number: self._one(number))
+            began = time.perf_counter()
+            size = self._one(0)  # the first one has more to do than the others
+            took = time.perf_counter() - began
+            return took / size if took > max(SECONDS, hopeless * size) else timed(self._one)
 
     def _one(self, number: int) -> int:
         baton, visit = self._visits[number % len(self._visits)]
