@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,11 +12,24 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
 from fedrelay import BadInput, Federation, Sgd, Task, checkpoint, config, deployed, start, train
-from fedrelay.algorithms import fedavg, fedcyclic, fedseq
+from fedrelay.algorithms import (
+    fedadam,
+    fedasyncseq,
+    fedavg,
+    fedcyclic,
+    feddyn,
+    fedgsp,
+    fedprox,
+    fedseq,
+    fedseq2par,
+    fedseqinter,
+    scaffold,
+)
+from fedrelay.algorithms.compose import compose
 from fedrelay.data import Dirichlet, OneClass, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
-from fedrelay.plans.sampling import SAMPLERS, BySimilarity, Full, Multinomial, Original, Target, similar, trees
+from fedrelay.plans.sampling import SAMPLERS, BySimilarity, BySize, Full, Multinomial, Original, Target, similar, trees
 from fedrelay.plans.sampling.trees import condensed, link, ward
 from fedrelay.types import Baton, Chain, Outcome, Report
 
@@ -259,10 +273,9 @@ def test_target_cannot_be_asked_without_knowing_the_classes():
 def test_samplers_draw_among_groups_and_along_a_ring(name):
     federation = Federation.split(digits(), Dirichlet(alpha=0.0), 20, 0)
     engine = Inline(federation, Task.of(Mlp(hidden=(16,)), federation), 0)
-    for algorithm in (
-        fedseq(local=LOCAL, fraction=0.5, max_clients=2, sampler=SAMPLERS[name]()),
-        fedcyclic(local=LOCAL, fraction=0.5, sampler=SAMPLERS[name]()),
-    ):
+    recipes = [partial(fedseq, max_clients=2), fedcyclic] if name != "original" else [partial(fedseq, max_clients=2)]
+    for recipe in recipes:
+        algorithm = recipe(local=LOCAL, fraction=0.5, sampler=SAMPLERS[name]())
         *_, last = train(algorithm, engine, rounds=3)
         assert last.log["clients"] >= 2
         assert last.log["sampling"]["distinct"] >= 1
@@ -362,6 +375,32 @@ def test_clustered_sampling_goes_with_other_methods_by_name(name, tmp_path):
     assert len(lines) == 4
     state, _ = checkpoint.load(tmp_path / "run" / "checkpoint")
     assert len(state.memo["sampler"]["last"]) >= 2  # whoever took part is remembered
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: fedseqinter(sampler=Original()),
+            "original needs the merge with_absent, but here models of many rounds",
+        ),
+        (lambda: fedcyclic(sampler=Original()), "original needs the merge with_absent, but one chain of all replaces"),
+        (lambda: fedasyncseq(sampler=Original()), "original needs the merge with_absent"),
+        (lambda: fedasyncseq(sampler=Full()), "full takes everybody at once"),
+        (lambda: fedavg(sampler="by_size"), "sampler must be a sampler, such as BySize\\(\\), not 'by_size'"),
+        (lambda: fedseq(sampler=BySimilarity), "sampler must be a sampler, such as BySize"),
+        (lambda: fedcyclic(sampler=None), "sampler must be a sampler, such as BySize"),
+        (lambda: fedseq2par(sampler="md"), "sampler must be a sampler, such as BySize"),
+    ],
+)
+def test_a_sampler_that_makes_no_sense_is_refused_when_the_method_is_made(make, message):
+    with pytest.raises(BadInput, match=message):
+        make()
+
+
+@pytest.mark.parametrize("recipe", [fedgsp, fedprox, scaffold, feddyn, fedadam])
+def test_methods_without_the_parameter_take_a_sampler_by_composing(recipe):
+    assert compose(recipe(), fedavg(sampler=BySize())).plan.sampler == BySize()
 
 
 @pytest.mark.parametrize("name", ["fedavgm", "feddyn"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fedrelay.barrier import everyone
+from fedrelay.errors import BadInput
 from fedrelay.merges import Every, Mean
 from fedrelay.plans import Distance, Grouper, Handover, Superclients, Trait, criteria, limits_of
-from fedrelay.plans.sampling import Sampler, Uniform
+from fedrelay.plans.sampling import Original, Sampler, Uniform
 from fedrelay.types import Algorithm
 from fedrelay.visits.sgd import Sgd
 
@@ -29,6 +30,11 @@ def fedseqinter(
     Without a `period` it is the number of groups: by then a model has probably seen most of the data. In between, what
     is evaluated is the mean of all models by the examples they have seen since.
     """
+    if isinstance(sampler, Original):
+        raise BadInput(
+            "the sampler original needs the merge with_absent, but here models of many rounds are merged: use uniform, "
+            "or fedseq"
+        )
     limits = limits_of(min_examples, max_clients, groups)
     plan = Superclients(fraction, laps, limits, criteria(traits, distance, grouper, local), sampler)
     return Algorithm(plan=Handover(plan), update=local, merge=Every(Mean(), period), barrier=everyone)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrelay.errors import within
+from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping import Grouping
 from fedrelay.plans.groups import Groups, Limits, held
-from fedrelay.plans.sampling import Draw, Sampler, Uniform, share
+from fedrelay.plans.sampling import Draw, Original, Sampler, Uniform, share
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 
 
@@ -28,6 +28,7 @@ class Superclients:
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
+        sampling.check(self.sampler)
         within("laps", self.laps, least=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
@@ -52,6 +53,7 @@ class Singles:
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
+        sampling.check(self.sampler)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
         return start_sampling(singles(sizes), sizes, self.sampler, probe)
@@ -76,7 +78,13 @@ class Ring:
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
+        sampling.check(self.sampler)
         within("laps", self.laps, least=1)
+        if isinstance(self.sampler, Original):
+            raise BadInput(
+                "the sampler original needs the merge with_absent, but one chain of all replaces the model: use "
+                "uniform, which draws the same"
+            )
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
         return start_sampling(singles(sizes), sizes, self.sampler, probe)

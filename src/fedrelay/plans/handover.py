@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,8 +50,10 @@ class Handover:
         groups = tuple(memo["groups"][group] for group in candidates)
         sizes = [memo["sizes"][group] for group in candidates]
         known, drawn, said = sampling.draw(self.groups.sampler, memo["sampler"], groups, sizes, count, rng)
-        log = {"sampling": said, "groups": len(memo["groups"])}
-        return {**memo, "sampler": known, "log": log}, [replace(one, index=candidates[one.index]) for one in drawn]
+        # Weights are shares of the draws of this moment, of which there may be few: in the end every draw counts alike.
+        part = count / share(self.groups.fraction, len(memo["groups"]))
+        placed = [Draw(candidates[d.index], None if d.weight is None else d.weight * part) for d in drawn]
+        return {**memo, "sampler": known, "log": {"sampling": said, "groups": len(memo["groups"])}}, placed
 
     def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
         return self.groups.learn(memo, outcomes)

@@ -17,7 +17,7 @@ from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start_sam
 from fedrelay.plans.grouping import Grouping
 from fedrelay.plans.groups import Groups, Limits, held
 from fedrelay.plans.growth import Growth
-from fedrelay.plans.sampling import Sampler, Uniform
+from fedrelay.plans.sampling import Sampler, Uniform, check
 from fedrelay.plans.traits import Traits
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 
@@ -45,6 +45,7 @@ class Regrouped:
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
+        check(self.sampler)
         within("laps", self.laps, least=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fedrelay.plans.sampling.plain import BySize, Full, Multinomial, Original, Subset, Uniform
-from fedrelay.plans.sampling.seam import Distributions, Draw, Learner, Sampler, draw, learn, share, spread, start
+from fedrelay.plans.sampling.seam import Distributions, Draw, Learner, Sampler, check, draw, learn, share, spread, start
 from fedrelay.plans.sampling.similar import BySimilarity
 from fedrelay.plans.sampling.target import Census, Target
 from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
@@ -37,6 +37,7 @@ __all__ = [
     "Urns",
     "by_clusters",
     "by_size",
+    "check",
     "draw",
     "learn",
     "multinomial",

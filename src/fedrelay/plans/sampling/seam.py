@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fedrelay.errors import BadInput
 from fedrelay.plans.groups import Groups
 from fedrelay.plans.sampling.sums import sums
 from fedrelay.types import Outcome, Probe, Tree
@@ -65,6 +66,12 @@ class Learner(Sampler, Protocol):
     def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
         """After the round: what its outcomes teach, as plain data that can be saved."""
         ...
+
+
+def check(sampler: object) -> None:
+    """Refuse what is no sampler: a name, or a class where an object is wanted."""
+    if isinstance(sampler, type) or not hasattr(sampler, "distributions"):
+        raise BadInput(f"sampler must be a sampler, such as BySize(), not {sampler!r}")
 
 
 def start(sampler: Sampler, probe: Probe) -> Tree:
