@@ -26,12 +26,16 @@ from fedrelay.algorithms import (
     scaffold,
 )
 from fedrelay.algorithms.compose import compose
-from fedrelay.data import Dirichlet, OneClass, digits
+from fedrelay.algorithms.feddyn import DynamicMerge
+from fedrelay.algorithms.scaffold import ControlMerge
+from fedrelay.data import Dirichlet, Natural, OneClass, digits, quadratic
 from fedrelay.engines import Inline
-from fedrelay.models import Mlp
+from fedrelay.latency import Given, Latency, Same
+from fedrelay.merges import Mean, Median, Momentum, PlainMean
+from fedrelay.models import Mlp, Quadratic
 from fedrelay.plans.sampling import SAMPLERS, BySimilarity, BySize, Full, Multinomial, Original, Target, similar, trees
 from fedrelay.plans.sampling.trees import condensed, link, ward
-from fedrelay.types import Baton, Chain, Outcome, Report
+from fedrelay.types import Baton, Chain, Outcome, Report, State
 
 LOCAL = Sgd(steps=10, batch=12, lr=0.1)
 
@@ -291,6 +295,73 @@ def test_weights_of_clustered_draws_reach_the_merge():
         assert len({chain.clients for chain in chains}) == len(chains)
     twice = [chain for seed in range(20) for chain in algorithm.plan(state, np.random.default_rng(seed))[1]]
     assert any(chain.weight == 2 / 10 for chain in twice)
+
+
+def back(clients: tuple[int, ...], start: list[float], end: list[float], weight: float, **uplink) -> Outcome:
+    """A chain of these clients that counts so much, from one model to another."""
+    sent = {key: torch.tensor(value) for key, value in uplink.items()}
+    chain = Chain(Baton(torch.tensor(start)), clients, weight=weight)
+    return Outcome(chain, Baton(torch.tensor(end), 5.0), tuple(Report(client, 5, uplink=sent) for client in clients))
+
+
+def merged(merge, start: list[float], *outcomes: Outcome) -> State:
+    shared, server = merge.init(torch.tensor(start), 4)
+    return merge(State(0, (Baton(torch.tensor(start)),), shared, server, {}), outcomes)
+
+
+def test_in_scaffold_who_is_drawn_twice_counts_twice_in_the_model_and_once_in_the_controls():
+    # three draws among four clients: client 2 twice, client 0 once
+    twice = back((2,), [1.0, 1.0], [4.0, 1.0], 2 / 3, control=[0.4, 0.0])
+    once = back((0,), [1.0, 1.0], [1.0, 7.0], 1 / 3, control=[0.0, 0.8])
+    after = merged(ControlMerge(), [1.0, 1.0], twice, once)
+    np.testing.assert_allclose(deployed(after), [1 + 2 / 3 * 3, 1 + 1 / 3 * 6], rtol=1e-6)
+    np.testing.assert_allclose(after.shared["control"], [0.4 / 4, 0.8 / 4], rtol=1e-6)
+
+
+def test_in_feddyn_who_is_drawn_twice_counts_twice_in_the_mean_and_once_in_the_sum():
+    twice = back((2,), [1.0, 1.0], [4.0, 1.0], 2 / 3)
+    once = back((0,), [1.0, 1.0], [1.0, 7.0], 1 / 3)
+    after = merged(DynamicMerge(alpha=0.5), [1.0, 1.0], twice, once)
+    h = np.array([-0.5 / 4 * 3, -0.5 / 4 * 6])
+    np.testing.assert_allclose(after.server["h"], h, rtol=1e-6)
+    np.testing.assert_allclose(deployed(after), [3 - h[0] / 0.5, 3 - h[1] / 0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("merge", [Mean(), PlainMean(), Momentum(lr=1.0, momentum=0.9)])
+def test_in_means_and_server_steps_who_is_drawn_twice_counts_twice(merge):
+    twice, once = back((2,), [1.0, 1.0], [4.0, 1.0], 2 / 3), back((0,), [1.0, 1.0], [1.0, 7.0], 1 / 3)
+    np.testing.assert_allclose(deployed(merged(merge, [1.0, 1.0], twice, once)), [3, 3], rtol=1e-6)
+
+
+def test_in_a_median_everybody_counts_once():
+    ends = [([4.0], 3 / 5), ([1.0], 1 / 5), ([2.0], 1 / 5)]
+    outcomes = [back((client,), [0.0], end, weight) for client, (end, weight) in enumerate(ends)]
+    np.testing.assert_allclose(deployed(merged(Median(), [0.0], *outcomes)), [2.0])
+
+
+def test_who_is_drawn_twice_is_visited_once_by_scaffold():
+    engine = digit_engine()
+    algorithm = compose(scaffold(local=LOCAL, fraction=0.1), fedavg(fraction=0.1, local=LOCAL, sampler=Multinomial()))
+    for state in train(algorithm, engine, rounds=6):
+        assert state.log["visits"] == state.log["clients"] == state.log["sampling"]["distinct"]
+        controls = torch.stack([memory["control"] for memory in engine.memories()[1].values()])
+        # c is the mean of all clients' controls only if each was added once
+        np.testing.assert_allclose(state.shared["control"], controls.sum(dim=0) / 100, atol=1e-5)
+    assert state.log["sampling"]["expected_distinct"] < 10
+
+
+def test_a_chain_that_is_late_teaches_similarity_nothing_before_it_comes():
+    federation = Federation.split(quadratic(clients=2, dimension=3, examples=10, seed=1), Natural())
+    engine = Inline(federation, Task.of(Quadratic(), federation))
+    latency = Latency(Given((50.0, 50.0 / 3.5)), Same(1e6))  # a visit takes 1 and 3.5 seconds
+    local = Sgd(steps=5, batch=0, lr=0.1)
+    algorithm = fedasyncseq(local=local, fraction=1.0, max_clients=1, period=9, sampler=BySimilarity())
+    states = list(train(algorithm, engine, rounds=4, latency=latency))
+    known = [sorted(state.memo["sampler"]["last"]) for state in states]
+    assert known == [[0], [0], [0], [0, 1]]
+    assert {outcome.chain.weight for state in states for outcome in state.waiting} == {0.5}
+    # two slots, so a draw counts a half: the fast one was drawn three times, the slow one once
+    assert sorted(outcome.chain.weight for outcome in states[3].server["slots"].values()) == [0.5, 1.5]
 
 
 def test_full_participation_is_fedavg_with_everybody():

@@ -81,7 +81,8 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = algorithm.barrier(state, good)
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
-    known = replace(state, memo=algorithm.plan.learn(memo, outcomes), waiting=tuple(waiting), clock=clock)
+    back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
+    known = replace(state, memo=algorithm.plan.learn(memo, back), waiting=tuple(waiting), clock=clock)
     merged = algorithm.merge(known, ready) if ready else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")

@@ -133,7 +133,8 @@ class Plan(Protocol):
         ...
 
     def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        """The memo after the round: what the plan takes from what came back, one outcome per chain it made."""
+        """The memo after the round: what the plan takes from the chains that came back or were lost in it. One that is
+        late (where the barrier does not wait) is among them in the round in which it comes."""
         ...
 
 
