@@ -8,11 +8,15 @@ import torch
 from fedrelay import Federation, Sgd, Task, advance, start
 from fedrelay.algorithms import fedadam, fedavg, fedcyclic, feddyn, fedprox, fedseq, scaffold
 from fedrelay.algorithms.compose import compose
-from fedrelay.costs import depth, traffic
-from fedrelay.data import Natural, quadratic
+from fedrelay.costs import depth, describing, traffic
+from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline
-from fedrelay.models import Quadratic
+from fedrelay.latency import Given, Latency
+from fedrelay.models import Mlp, Quadratic
+from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report
+from fedrelay.visits.probes import OwnFeatures, SameModel
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Task2Vec
 
 LOCAL = Sgd(steps=1, batch=0)
 K = 500
@@ -120,3 +124,62 @@ def test_what_travels_besides_the_baton_is_counted_in_bytes():
     one = Outcome(one.chain, one.baton, (told, one.reports[1]))
     found = traffic([one], torch.zeros(3), {"control": torch.zeros(5)})
     assert found.bytes == (12 + 2 * 20, 12 + 16 + 8, 12)
+
+
+MODEL = (64 * 8 + 8 + 8 * 10 + 10) * 4
+
+
+@pytest.fixture(scope="module")
+def twenty() -> Inline:
+    federation = Federation.split(digits(), Dirichlet(alpha=0.0), 20)
+    return Inline(federation, Task.of(Mlp(hidden=(8,)), federation))
+
+
+@pytest.mark.parametrize(
+    ("trait", "down", "up"),
+    [
+        (ClassHistogram(), 0, 10 * 4),  # a number per class; nobody needs a model for that
+        (ClassifierWeights("last", epochs=1), MODEL, 8 * 10 * 4),
+        (Task2Vec(SameModel(), samples=64, epochs=1, draws=1), MODEL, 8 * 4),
+        (Task2Vec(OwnFeatures(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5))), draws=1), 0, 5 * 4),
+    ],
+)
+def test_what_is_sent_to_describe_clients_counts_in_the_first_round_and_is_told_apart(twenty, trait, down, up):
+    algorithm = fedseq(local=LOCAL, fraction=0.5, groups=4, traits=trait)
+    first = advance(algorithm, twenty, start(algorithm, twenty))
+    second = advance(algorithm, twenty, first)
+    asked = 20 if down else 0
+    assert first.log["describing"] == {"messages": 20 + asked, "bytes": 20 * (down + up)}
+    assert second.log["describing"] == {"messages": 0, "bytes": 0}
+    more = {"server_to_client": asked, "client_to_server": 20, "client_to_client": 0}
+    assert first.log["messages"] == {key: second.log["messages"][key] + count for key, count in more.items()}
+    more = {"server_to_client": 20 * down, "client_to_server": 20 * up, "client_to_client": 0}
+    assert first.log["bytes"] == {key: second.log["bytes"][key] + count for key, count in more.items()}
+
+
+def test_random_groups_describe_nobody_and_a_sampler_that_asks_for_classes_counts_too(twenty):
+    _, log = one_round(fedseq(local=LOCAL, groups=4), twenty)
+    assert log["describing"] == {"messages": 0, "bytes": 0}
+    _, log = one_round(fedavg(local=LOCAL, sampler=SAMPLERS["target"]()), twenty)
+    assert log["describing"] == {"messages": 20, "bytes": 20 * 10 * 8}  # whole numbers of eight bytes
+
+
+def test_a_client_that_fails_while_being_described_costs_the_model_that_reached_it():
+    baton = Baton(torch.zeros(100))
+    lost = Outcome(Chain(baton, (3,)), baton, (), (Drop(3, 0, "gone"),))
+    sent = describing(lost, ClassifierWeights(), baton.params)
+    assert (sent.messages, sent.bytes, sent.describing) == ((1, 0, 0), (400, 0, 0), (1, 400))
+
+
+def test_the_virtual_clock_starts_with_the_describing_which_all_clients_do_at_the_same_time(twenty):
+    trait = ClassifierWeights("last", epochs=2)
+    speeds = tuple(float(10 + client) for client in range(20))
+    latency = Latency(Given(speeds), Given((0.008,) * 20))  # 1000 bytes a second
+    algorithm = fedseq(local=LOCAL, fraction=0.5, groups=4, traits=trait)
+    state = start(algorithm, twenty, latency)
+    slowest = max(2 * size / speed for size, speed in zip(twenty.sizes, speeds, strict=True))
+    assert state.clock == pytest.approx(MODEL / 1000 + slowest + 8 * 10 * 4 / 1000)
+    after = advance(algorithm, twenty, state, latency)
+    assert after.log["simulated_seconds"] == pytest.approx(after.clock)
+    then = advance(algorithm, twenty, after, latency)
+    assert then.log["simulated_seconds"] == pytest.approx(then.clock - after.clock)

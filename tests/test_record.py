@@ -305,6 +305,7 @@ def test_a_summary_of_lines_made_by_hand(tmp_path):
     assert found["accuracy"] == pytest.approx((0.5 + 0.9 + 0.7) / 3)
     assert found["best_accuracy"] == 0.9
     assert found["final_accuracy"] == 0.7
+    assert found["jump"] == pytest.approx((0.2 + 0.2 + 0.4 + 0.2) / 4)
     assert found["rounds_to"] == {"0.5": 3}  # 0.5 is the first of at least 0.4
     assert found["traffic_to"] == {"0.5": 3 * 70}
     assert found["messages"] == {"server_to_client": 12, "client_to_server": 6, "client_to_client": 24, "total": 42}
@@ -411,7 +412,9 @@ def test_the_summary_counts_groups_relayed_traffic_and_estimates(tmp_path):
     visits = 4 * 2 * 5  # rounds, chains, clients of a chain
     assert summary["parallelism"] == 4
     assert summary["relayed"] == {"messages": 2 * 4 * 2 * 4, "bytes": 2 * 4 * 2 * 4 * model}
-    assert summary["estimates"]["traffic_bytes"] == 2 * visits * model == summary["bytes"]["total"]
+    assert summary["estimates"]["traffic_bytes"] == 2 * visits * model
+    assert summary["describing"] == {"messages": 20, "bytes": 20 * 10 * 4}  # every client's class counts
+    assert summary["bytes"]["total"] == 2 * visits * model + 20 * 10 * 4
     assert summary["estimates"]["communication_seconds"] == pytest.approx(8 * visits * model * 2 / 567e6)
     # forwards: two operations for each of 64 · 8 + 8 · 10 weights; backwards twice as much
     training = 3 * 2 * (64 * 8 + 8 * 10) * summary["examples"] / 2

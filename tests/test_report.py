@@ -261,7 +261,14 @@ def test_the_table_shows_every_share_in_one_unit(tmp_path):
 
 def timed_run(folder, seconds=(1.0, 2.0, 3.0, 10.0), **changes):
     lines = [
-        line_of(i, 0.2 * i, simulated_seconds=time, relayed={"messages": 4, "bytes": 400}, groups=2 * i)
+        line_of(
+            i,
+            0.2 * i,
+            simulated_seconds=time,
+            relayed={"messages": 4, "bytes": 400},
+            describing={"messages": 3, "bytes": 2000 if i == 1 else 0},
+            groups=2 * i,
+        )
         for i, time in enumerate(seconds, 1)
     ]
     return report.load(run_folder(folder, lines, time_to={"0.7": 6.0, "0.9": 16.0}, **changes))
@@ -276,6 +283,7 @@ def test_simulated_time_stands_beside_rounds_and_traffic_where_a_run_has_a_clock
     costs = {(column.group, column.title): column.cells for column in tables.costs([timed, plain])}
     assert costs["Time", "simulated"] == ("16.0 s", "–")
     assert costs["Sent", "relayed by the server"] == ("1.6 kB", "0 bytes")
+    assert costs["Sent", "to describe clients"] == ("2.0 kB", "0 bytes")
     assert costs["Groups", "mean number"] == ("5", "2")
     assert ("Estimated (FedGSP)", "computing") not in costs
     assert "simulated s to" in rendered(report.table([timed, plain]), 100)

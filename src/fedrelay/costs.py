@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import add
 from typing import Any
 
 import torch
 
 from fedrelay import measures
 from fedrelay.task import Task
-from fedrelay.types import Outcome, Tree, Vector
+from fedrelay.types import Outcome, Tree, Vector, Work
 
 DIRECTIONS = ("server_to_client", "client_to_server", "client_to_client")
 
@@ -23,12 +24,19 @@ class Traffic:
     bytes: tuple[int, int, int] = (0, 0, 0)
     relayed: tuple[int, int] = (0, 0)
     """Messages and bytes among those to and from the server that only passed it on their way between clients."""
+    describing: tuple[int, int] = (0, 0)
+    """Messages and bytes among them that told the server about the clients' data, before the first round."""
+
+    def __add__(self, other: Traffic) -> Traffic:
+        both = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
+        return Traffic(*(tuple(map(add, one, another)) for one, another in both))
 
     def log(self) -> dict[str, dict[str, int]]:
         return {
             "messages": dict(zip(DIRECTIONS, self.messages, strict=True)),
             "bytes": dict(zip(DIRECTIONS, self.bytes, strict=True)),
             "relayed": dict(zip(("messages", "bytes"), self.relayed, strict=True)),
+            "describing": dict(zip(("messages", "bytes"), self.describing, strict=True)),
         }
 
 
@@ -57,6 +65,18 @@ def traffic(outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed
     down, up, across = down + passed, up + passed, across - passed
     sizes = (down * baton + extra_down, up * baton + extra_up, across * baton)
     return Traffic((down + more_down, up + more_up, across), sizes, (2 * passed, 2 * passed * baton))
+
+
+def describing(outcome: Outcome, work: Work, model: Vector) -> Traffic:
+    """What it took to describe a client: the model, if the work reads it, to the client; and what it tells, back."""
+    down, up = int(reads_model(work)), len(outcome.reports)
+    sizes = (down * size_of(model), sum(size_of(report.uplink) for report in outcome.reports), 0)
+    return Traffic((down, up, 0), sizes, describing=(down + up, sum(sizes)))
+
+
+def reads_model(work: Work) -> bool:
+    """Whether a client needs the initial model for this; a work that does not says `reads_model = False`."""
+    return bool(getattr(work, "reads_model", True))
 
 
 def vectors_in(tree: object, model: Vector) -> int:

@@ -96,7 +96,7 @@ def measure(name: str) -> Facts:
     built = config.build(tables)
     messages = visits = across = 0
     for state in train(built.algorithm, built.engine, rounds=2):
-        messages += sum(state.log["messages"].values())
+        messages += sum(state.log["messages"].values()) - state.log["describing"]["messages"]
         across += state.log["messages"]["client_to_client"]
         visits += state.log["clients"]
     return Facts(messages / visits, across > 0)

@@ -177,6 +177,13 @@ class Pace:
                 holder = client
         return now if holder is None else now + self.transfer(load.baton, holder)
 
+    def described(self, outcome: Outcome, sent: int) -> float:
+        """How long a client took to be described, with so many bytes sent to it."""
+        (client,) = outcome.chain.clients
+        answer = sum(float(report.examples / self.speed[client]) for report in outcome.reports)
+        answer += sum(self.transfer(size_of(report.uplink), client) for report in outcome.reports)
+        return self.absence(client, 0, 0) + (self.transfer(sent, client) if sent else 0.0) + answer
+
     def absence(self, client: int, round: int, hop: int) -> float:
         """How long one waits for the client."""
         if self.availability[client] >= 1:

@@ -128,7 +128,7 @@ class Recorder:
                     f"{self.path.resolve()} has rounds but no checkpoint, so the run cannot go on; nothing was "
                     "overwritten: put the checkpoint back, or start again in another folder"
                 )
-            state = start(self.algorithm, self.engine)
+            state = start(self.algorithm, self.engine, self.latency)
             self._write_tables()
             checkpoint.write_atomically(path, b"")
             self._save(state)
@@ -237,7 +237,8 @@ class Recorder:
             "time_to": {share: None if round is None else simulated(lines[:round]) for share, round in reached.items()},
             "messages": totals(lines, "messages"),
             "bytes": totals(lines, "bytes"),
-            "relayed": {key: sum(line["relayed"][key] for line in lines) for key in ("messages", "bytes")},
+            "relayed": part_of(lines, "relayed"),
+            "describing": part_of(lines, "describing"),
             "parallelism": measures.parallelism([line["groups"] for line in lines]),
             "estimates": estimates(lines, self.engine.task, self.test.take(slice(0, 1))[0]),
             "simulated_seconds": simulated(lines),
@@ -285,6 +286,11 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
     def finite(item: Any) -> Any:
         if isinstance(item, dict):
+def part_of(lines: Sequence[Line], key: str) -> dict[str, int]:
+    """Messages and bytes of one kind among all; lines of before there was that kind have none of it."""
+    return {what: sum(line.get(key, {}).get(what, 0) for line in lines) for what in ("messages", "bytes")}
+
+
             return {key: finite(part) for key, part in item.items()}
         if isinstance(item, list | tuple):
             return [finite(part) for part in item]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from fedrelay import costs, seeds
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.latency import Latency
+from fedrelay.latency import Latency, Pace
 from fedrelay.task import Task
 from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Tree, Vector, Work
 from fedrelay.vectors import blend, is_finite
@@ -20,14 +20,15 @@ def train(
     """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
     have a virtual clock."""
     if state is None:
-        state = start(algorithm, engine)
+        state = start(algorithm, engine, latency)
     while state.round < rounds:
         state = advance(algorithm, engine, state, latency)
         yield state
 
 
-def start(algorithm: Algorithm, engine: Engine) -> State:
-    """The state before the first round; clients remember nothing of an earlier run."""
+def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) -> State:
+    """The state before the first round; clients remember nothing of an earlier run. With a latency, its clock says how
+    long it took to describe the clients."""
     if algorithm.pooled and len(engine.sizes) > 1:
         raise BadInput("the centralised reference trains on pooled data: give it a federation.pooled() of one client")
     if adapted(algorithm, engine.task) != engine.task:
@@ -36,19 +37,26 @@ def start(algorithm: Algorithm, engine: Engine) -> State:
         )
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
-    memo = algorithm.plan.init(Probing(engine, params), engine.sizes, seeds.rng(engine.seed, "plan"))
+    pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
+    probe = Probing(engine, params, pace)
+    memo = algorithm.plan.init(probe, engine.sizes, seeds.rng(engine.seed, "plan"))
     shared, server = algorithm.merge.init(params, len(engine.sizes))
     batons = (Baton(params),) * algorithm.slots
     trainable, examples = engine.task.layout.trainable, sum(engine.sizes)
-    return State(0, batons, shared, server, memo, trainable=trainable, examples=examples)
+    memo = {**memo, "described": astuple(probe.traffic)}
+    return State(0, batons, shared, server, memo, clock=probe.seconds, trainable=trainable, examples=examples)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Probing:
-    """Runs a Work once on every client, before the first round (in round 0), from the initial model."""
+    """Runs a Work once on every client, before the first round (in round 0), from the initial model; and counts what
+    that takes: traffic, and simulated seconds, if there is a pace. All clients work at the same time."""
 
     engine: Engine
     params: Vector
+    pace: Pace | None = None
+    traffic: costs.Traffic = costs.Traffic()
+    seconds: float = 0.0
 
     @property
     def task(self) -> Task:
@@ -56,8 +64,14 @@ class Probing:
 
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
         chains = [Chain(Baton(self.params), (client,)) for client in range(len(self.engine.sizes))]
+        longest = 0.0
         for outcome in self.engine.run(work, chains, {}, 0):
+            sent = costs.describing(outcome, work, self.params)
+            self.traffic += sent
+            if self.pace is not None:
+                longest = max(longest, self.pace.described(outcome, sent.bytes[0]))
             yield outcome.reports[0] if outcome.reports else outcome.dropped[0]
+        self.seconds += longest
 
 
 def adapted(algorithm: Algorithm, task: Task) -> Task:
@@ -92,7 +106,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         **known.memo.get("log", {}),
         **undescribed(known.memo, round),
         **paid(algorithm, outcomes, state).log(),
-        "simulated_seconds": None if latency is None or algorithm.pooled else clock - state.clock,
+        "simulated_seconds": None if latency is None or algorithm.pooled else clock - began_at(state),
         "seconds": time.perf_counter() - began,
     }
     after = replace(merged, round=round, log=log)
@@ -106,10 +120,16 @@ def deployed(state: State) -> Vector:
 
 
 def paid(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
-    """What the round sent; the centralised reference sends nothing."""
+    """What the round sent, the first one with what was sent to describe clients; a centralised one sends nothing."""
     if algorithm.pooled:
         return costs.Traffic()
-    return costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
+    before = costs.Traffic(*() if state.round else state.memo.get("described", ()))
+    return before + costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
+
+
+def began_at(state: State) -> float:
+    """When the round after this state began, on the virtual clock; the first one begins with the describing."""
+    return state.clock if state.round else 0.0
 
 
 def check(chains: Sequence[Chain], round: int) -> None:

@@ -20,7 +20,10 @@ BLOCK = 2**22
 
 
 class Trait(Protocol):
-    """A Work that describes a client's data: its report carries the vector `trait`. A frozen dataclass."""
+    """A Work that describes a client's data: its report carries the vector `trait`. A frozen dataclass.
+
+    One that does not read the initial model says `reads_model = False`: so the model is not counted as sent.
+    """
 
     @property
     def kind(self) -> Kind:

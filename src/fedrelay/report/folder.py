@@ -40,6 +40,7 @@ class Round(TypedDict):
     seconds: float
     simulated_seconds: float | None
     relayed: dict[str, int]
+    describing: dict[str, int]
     groups: int
     classes: int | None
     sampling: dict[str, float | None]
@@ -168,9 +169,11 @@ def _round(line: bytes, number: int) -> Round:
     for key in ("messages", "bytes"):
         _split(found, key)
     # Runs of before there was a clock, relaying or groups have none.
-    found = {"simulated_seconds": None, "relayed": {"bytes": 0}, "groups": found["chains"]} | found
-    relayed = found["relayed"]
-    _need(isinstance(relayed, dict) and _is_number(relayed.get("bytes")), "relayed should say bytes", relayed)
+    none = {"bytes": 0}
+    found = {"simulated_seconds": None, "relayed": none, "describing": none, "groups": found["chains"]} | found
+    for key in ("relayed", "describing"):
+        part = found[key]
+        _need(isinstance(part, dict) and _is_number(part.get("bytes")), f"{key} should say bytes", part)
     _number(found, "groups")
     found.setdefault("classes", None)
     said = found.setdefault("sampling", {})

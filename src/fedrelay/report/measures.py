@@ -108,6 +108,11 @@ def relayed(run: Run) -> int:
     return sum(line["relayed"]["bytes"] for line in run.rounds)
 
 
+def describing(run: Run) -> int:
+    """Bytes that told the server about the clients' data, before the first round."""
+    return sum(line["describing"]["bytes"] for line in run.rounds)
+
+
 def estimate(run: Run, key: str) -> float | None:
     """Of the whole run, by FedGSP's formulas."""
     return run.summary["estimates"].get(key) if run.summary else None

@@ -84,6 +84,7 @@ def costs(runs: Sequence[Run]) -> list[Column]:
         Column("Sent", "messages", tuple(measures.count(measures.total(run, "messages")) for run in runs)),
         Column("Sent", "traffic", tuple(measures.size(measures.total(run, "bytes")) for run in runs)),
         Column("Sent", "relayed by the server", tuple(measures.size(measures.relayed(run)) for run in runs)),
+        Column("Sent", "to describe clients", tuple(measures.size(measures.describing(run)) for run in runs)),
         Column("Groups", "mean number", tuple(measures.plain(measures.groups(run)) for run in runs)),
         Column("Hops", "longest chain", tuple(measures.count(measures.depth(run)) for run in runs)),
         Column("Hops", "in sequence", tuple(measures.count(sum(line["depth"] for line in run.rounds)) for run in runs)),

@@ -15,7 +15,7 @@ from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.task import Task
 from fedrelay.types import Baton, Report, Tree, Visit, Work
-from fedrelay.visits.probes import EfficientNetLite0, ProbeNetwork
+from fedrelay.visits.probes import EfficientNetLite0, ProbeNetwork, SameModel
 
 PADDING = -100  # a target that does not count
 FORWARD = 256
@@ -50,6 +50,10 @@ class Task2Vec:
             within(name, getattr(self, name), least=1)
         within("lr", self.lr, above=0)
         within("weight_decay", self.weight_decay, least=0)
+
+    @property
+    def reads_model(self) -> bool:
+        return isinstance(self.probe, SameModel)
 
     def trained_like(self, local: Work) -> Task2Vec:
         return self

@@ -132,6 +132,7 @@ class ClassHistogram:
     label distribution, and its size, to the server: choose another trait where that is private."""
 
     kind: ClassVar[Literal["counts"]] = "counts"
+    reads_model: ClassVar[bool] = False
     variance: ClassVar[float] = 1.0
     standardise: ClassVar[bool] = False
 

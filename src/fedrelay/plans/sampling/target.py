@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from fedrelay.types import Baton, Drop, Outcome, Probe, Report, Tree, Visit
 @dataclass(frozen=True)
 class Census:
     """A visit that only counts the client's examples of every class."""
+
+    reads_model: ClassVar[bool] = False
 
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
         labels = visit.client.examples.labels[visit.client.rows.numpy()]
