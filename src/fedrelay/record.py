@@ -277,6 +277,11 @@ def totals(lines: Sequence[Line], key: str) -> dict[str, int]:
     return {**by, "total": sum(by.values())}
 
 
+def part_of(lines: Sequence[Line], key: str) -> dict[str, int]:
+    """Messages and bytes of one kind among all; lines of before there was that kind have none of it."""
+    return {what: sum(line.get(key, {}).get(what, 0) for line in lines) for what in ("messages", "bytes")}
+
+
 def encode(line: Line) -> bytes:
     return (dumps(line) + "\n").encode()
 
@@ -286,11 +291,6 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
     def finite(item: Any) -> Any:
         if isinstance(item, dict):
-def part_of(lines: Sequence[Line], key: str) -> dict[str, int]:
-    """Messages and bytes of one kind among all; lines of before there was that kind have none of it."""
-    return {what: sum(line.get(key, {}).get(what, 0) for line in lines) for what in ("messages", "bytes")}
-
-
             return {key: finite(part) for key, part in item.items()}
         if isinstance(item, list | tuple):
             return [finite(part) for part in item]
