@@ -229,7 +229,9 @@ def cells_of(row: Row, shares: Sequence[str], figures: Sequence[Figure]) -> list
     megabytes = row.spread("bytes", "total", unit=millions)
     messages, seconds = row.spread("messages", "total", unit=whole), row.spread("seconds", unit="{:.1f}".format)
     accuracy = row.spread("accuracy", unit=percent) if row.summaries else "failed"
-    return [row.name, accuracy, row.spread("best_accuracy", unit=percent), *reached, messages, megabytes, seconds]
+    steadiness = [row.spread("jump", unit=percent), row.spread("classes", unit="{:.1f}".format)]
+    best = row.spread("best_accuracy", unit=percent)
+    return [row.name, accuracy, best, *reached, messages, megabytes, *steadiness, seconds]
 
 
 def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
@@ -238,13 +240,14 @@ def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
     timed = any(summary.get("simulated_seconds") is not None for row in rows for summary in row.summaries)
     figures = [figure for figure in REACHED if timed or figure[0] != "time_to"]
     reached = [f"{words} {float(share):.0%}" for _, words, _ in figures for share in shares]
-    return ["run", "accuracy", "best", *reached, "messages", "MB", "seconds"], shares, figures
+    columns = ["run", "accuracy", "best", *reached, "messages", "MB", "jump", "classes a round", "seconds"]
+    return columns, shares, figures
 
 
 def table(rows: Sequence[Row]) -> Table:
     """For the terminal, where there is less room."""
     columns, shares, figures = headings(rows)
-    left_out = ("best", "messages", "MB to", "simulated s to")
+    left_out = ("best", "messages", "MB to", "simulated s to", "jump", "classes")
     shown = [number for number, column in enumerate(columns) if not column.startswith(left_out)]
     result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number in shown:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 import os
+import statistics
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +230,8 @@ class Recorder:
             "best_accuracy": max(tested, default=None),
             "final_accuracy": tested[-1] if tested else None,
             "final_loss": lines[-1]["loss"] if lines else None,
+            "jump": mean([abs(after - before) for before, after in pairwise(tested)]),
+            "classes": mean([line["classes"] for line in lines if line.get("classes") is not None]),
             "target": self.evaluate.target,
             "rounds_to": reached,
             "traffic_to": {
@@ -249,6 +253,11 @@ class Recorder:
             "drops": sum(len(line["drops"]) for line in lines),
             "params_sha256": vectors.sha256(deployed(state)),
         }
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Of what there is."""
+    return statistics.fmean(values) if values else None
 
 
 def simulated(lines: Sequence[Line]) -> float | None:
