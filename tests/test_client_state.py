@@ -32,7 +32,9 @@ PAIRS = [
 
 
 def experiment(name: str, folder: Path, *, resume: bool = False):
-    return config.build({**TABLES, "algorithm": {"name": name}}).record(folder, resume=resume)
+    settings = {"name": name} if name == "centralized" else {"name": name, "fraction": 0.5}  # clients come back
+    tables = {**TABLES, "algorithm": settings}
+    return config.build(tables).record(folder, resume=resume)
 
 
 def lines_of(folder: Path) -> list[dict]:

@@ -156,8 +156,9 @@ class Task:
         """Room for this many models at once; whoever works there first fills `weights`. There is one per process."""
         known: Stack | None = self.__dict__.get("_stack")
         if known is None or len(known.weights) < rows:
-            room = torch.empty(2, rows, self.layout.trainable)
-            known = self.__dict__["_stack"] = Stack(self.desk.network, self.layout, room[0], room[1])
+            # Two pieces, so that both begin where memory is aligned however many rows there are: bits depend on it.
+            weights, gradient = (torch.empty(rows, self.layout.trainable) for _ in range(2))
+            known = self.__dict__["_stack"] = Stack(self.desk.network, self.layout, weights, gradient)
         return known.first(rows)
 
     def _new_desk(self) -> Desk:
