@@ -10,7 +10,7 @@ import torch
 from quadratics import FEDAVG_ENDS_AT, FULL_STEPS, OPTIMUM, OPTIMUM_BY_SIZE, engine_on, models_of, three, two
 
 from fedrelay import BadInput, Federation, Sgd, Task, advance, start
-from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, scaffold
+from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, fedseqinter, scaffold
 from fedrelay.algorithms.compose import compose
 from fedrelay.data import Dirichlet, digits, quadratic
 from fedrelay.engines import Inline
@@ -149,6 +149,22 @@ def test_what_the_server_tracks_stays_the_mean_of_what_clients_keep(method, grou
         tracked = state.shared["control"] if method is scaffold else state.server["h"]
         torch.testing.assert_close(tracked, torch.stack(kept).sum(0) / 12, atol=1e-5, rtol=1e-5)
     assert len(kept) < 12 or grouped
+
+
+@pytest.mark.parametrize("method", [scaffold, feddyn])
+def test_after_several_rounds_without_a_merge_the_server_has_counted_every_visit(method):
+    """Groups hand models on for three rounds, so that clients are visited more than once between two merges."""
+    engine = engine_on(quadratic(clients=12, dimension=3, seed=5))
+    algorithm = compose(fedseqinter(local=FULL_STEPS, fraction=0.5, max_clients=3, period=3), method(local=FULL_STEPS))
+    state = start(algorithm, engine)
+    for round in range(1, 10):
+        state = advance(algorithm, engine, state)
+        vectors = [value for outcome in state.server["slots"].values() for r in outcome.reports for value in r.uplink]
+        assert len(vectors) <= len(state.server["slots"])  # their sum alone is kept, however many were sent
+        if round % 3 == 0:
+            kept = [memory[algorithm.update.keeps[0]] for memory in engine.memories()[1].values()]
+            tracked = state.shared["control"] if method is scaffold else state.server["merge"]["h"]
+            torch.testing.assert_close(tracked, torch.stack(kept).sum(0) / 12, atol=1e-5, rtol=1e-5)
 
 
 # --- FedDyn

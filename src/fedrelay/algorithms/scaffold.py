@@ -98,7 +98,8 @@ class ControlMerge:
         control = state.shared["control"].clone()
         for outcome in outcomes:
             for report in outcome.reports:
-                changed = report.uplink["control"]
-                control[: len(changed)].add_(changed, alpha=1 / state.server["clients"])
+                if "control" in report.uplink:  # reports of several rounds have theirs summed up in one
+                    changed = report.uplink["control"]
+                    control[: len(changed)].add_(changed, alpha=1 / state.server["clients"])
         after = moved(state, state.batons[0].params + self.lr * mean_change(outcomes, plain_weight), outcomes)
         return replace(after, shared={**state.shared, "control": control})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from fedrelay.errors import BadInput, within
 from fedrelay.merges.mean import weight
 from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector
@@ -15,7 +17,8 @@ class Every:
     """Merge the slots' latest batons every `period` rounds (None: as many rounds as there are groups); chains that are
     still running then are given up, and all slots begin anew (FedSeq 2022, Alg. 1; FedSeq journal 2024, Fig. 5).
 
-    The merge sees one outcome per slot: everything that happened to its baton since the last time.
+    The merge sees one outcome per slot: everything that happened to its baton since the last time. Vectors that clients
+    sent besides it are summed: one of each kind is kept, however many clients sent one and however long it is.
     """
 
     merge: Merge
@@ -38,6 +41,7 @@ class Every:
             slots[number] = followed(slots.get(number), outcome, merged)
         rounds = server["rounds"] + 1
         if rounds < self.rounds(state):
+            slots = {number: summed(outcome) for number, outcome in slots.items()}
             count = 1 + max(*slots, *(outcome.chain.slot for outcome in state.waiting), 0)
             batons = tuple(baton_of(slots.get(number), merged) for number in range(count))
             return replace(state, batons=batons, server={**server, "rounds": rounds, "slots": slots})
@@ -72,3 +76,20 @@ def followed(before: Outcome | None, outcome: Outcome, merged: Baton) -> Outcome
         baton=Baton(outcome.baton.params, before.baton.weight + seen),
         reports=before.reports + outcome.reports,
     )
+
+
+def summed(outcome: Outcome) -> Outcome:
+    """The outcome with the sum of all vectors of a kind in its last report, and none in the others."""
+    total: dict[str, Vector] = {}
+    for report in outcome.reports:
+        for key, value in report.uplink.items():
+            if isinstance(value, torch.Tensor):
+                total[key] = total[key] + value if key in total else value
+    if not total:
+        return outcome
+    bare = [
+        replace(report, uplink={key: value for key, value in report.uplink.items() if key not in total})
+        for report in outcome.reports
+    ]
+    bare[-1] = replace(bare[-1], uplink={**bare[-1].uplink, **total})
+    return replace(outcome, reports=tuple(bare))
