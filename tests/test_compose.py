@@ -41,7 +41,14 @@ TABLES = {
     "local": {"batch": 16, "lr": 0.1},
 }
 PLANS = [
-    name for name in ALGORITHMS if name in ("fedseq", "fedseqinter", "fedseq2par", "fedgsp", "fedcyclic", "naivegsp")
+    "fedseq",
+    "fedseqinter",
+    "fedasyncseq",
+    "fedseq2par",
+    "fedgsp",
+    "naivegsp",
+    "naivegsp_icg",
+    "fedcyclic",
 ]
 METHODS = [
     "fedprox",
@@ -50,11 +57,18 @@ METHODS = [
     "fedsam",
     "fedmmd",
     "fedfusion",
+    "ida",
     "fedavgm",
     "fedadagrad",
     "fedadam",
     "fedyogi",
 ]
+LATE = "chains that are late are given up"
+MEANINGLESS = {
+    ("fedasyncseq", "scaffold"): LATE,
+    ("fedasyncseq", "feddyn"): LATE,
+    ("fedcyclic", "ida"): "compares several chains",
+}
 
 
 @pytest.fixture
@@ -125,10 +139,24 @@ def test_what_the_user_set_in_local_stays():
     assert both.update.weight_decay == 0.1
 
 
+def trains(experiment) -> bool:
+    """Whether two rounds change the model, and nobody is lost."""
+    states = list(train(experiment.algorithm, experiment.engine, rounds=2))
+    return not np.array_equal(*(deployed(state) for state in states)) and not any(s.log["drops"] for s in states)
+
+
+def test_the_two_lists_are_all_methods():
+    assert {*PLANS, *METHODS, "fedavg", "centralized"} == set(ALGORITHMS)
+
+
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_plan_goes_with_every_method_by_name(plan, method):
-    tables = {**TABLES, "algorithm": {"name": f"{plan}+{method}"}}
+    tables = {**TABLES, "algorithm": {"name": f"{plan}+{method}"}, "engine": {"name": "inline"}}
+    if (plan, method) in MEANINGLESS:
+        with pytest.raises(BadInput, match=MEANINGLESS[plan, method]):
+            config.build(tables)
+        return
     first = config.build(tables)
     again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
     assert again.algorithm == first.algorithm
@@ -136,6 +164,26 @@ def test_every_plan_goes_with_every_method_by_name(plan, method):
     alone = config.build({**TABLES, "algorithm": {"name": plan}}).algorithm
     assert first.algorithm.plan == alone.plan
     assert first.algorithm != alone
+    assert trains(first)
+
+
+@pytest.mark.parametrize("sampler", ["md", "by_size", "by_similarity", "target"])
+@pytest.mark.parametrize(
+    "name",
+    ["scaffold", "feddyn", "fedprox", "fedadam", "fedfusion", "ida", "fedseq+scaffold", "fedseqinter+feddyn"],
+)
+def test_methods_go_with_samplers(name, sampler):
+    settings = {"name": name, "sampler": sampler, "fraction": 0.5}
+    assert trains(config.build({**TABLES, "algorithm": settings, "engine": {"name": "inline"}}))
+
+
+@pytest.mark.parametrize("sampler", ["md", "by_size", "by_similarity", "target"])
+def test_fast_groups_are_drawn_by_any_sampler_too(sampler):
+    settings = {"name": "fedasyncseq", "sampler": sampler, "fraction": 0.5, "max_clients": 2, "period": 4}
+    experiment = config.build({**TABLES, "algorithm": settings, "latency": {}, "engine": {"name": "inline"}})
+    assert experiment.algorithm.plan.groups.sampler == SAMPLERS[sampler]()
+    states = list(train(experiment.algorithm, experiment.engine, rounds=6, latency=experiment.latency))
+    assert any(state.waiting for state in states)
 
 
 def test_parameters_of_both_are_taken():
@@ -170,6 +218,12 @@ def test_every_method_whose_merge_is_the_mean_takes_another_and_another_sampler(
         ({"name": "feddyn", "merge": "median"}, "both say how models are merged"),
         ({"name": "fedasyncseq+scaffold"}, "chains that are late are given up"),
         ({"name": "fedasyncseq+feddyn"}, "chains that are late are given up"),
+        ({"name": "fedasyncseq", "sampler": "full"}, "takes everybody at once"),
+        ({"name": "fedseqinter", "sampler": "original"}, "original needs the merge with_absent"),
+        ({"name": "fedcyclic", "sampler": "original"}, "original needs the merge with_absent"),
+        ({"name": "fedseqinter", "merge": "with_absent"}, "here models are merged after several"),
+        ({"name": "fedasyncseq+fedprox", "merge": "with_absent"}, "here models are merged after several"),
+        ({"name": "fedseq", "merge": "with_absent", "laps": 2}, "here laps count them several times"),
         ({"name": "fedadam+fedavgm", "server_lr": 0.1}, "server_lr is a parameter of fedadam and of fedavgm"),
         ({"name": "fedseq+fedprox", "nu": 0.1}, "unknown key 'nu'; did you mean 'mu'"),
         ({"name": "fedprox", "mu": -1}, "mu must be at least 0"),

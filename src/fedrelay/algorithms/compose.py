@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from fedrelay.algorithms.fedavg import fedavg
 from fedrelay.barrier import everyone
 from fedrelay.errors import BadInput
-from fedrelay.merges import Mean
+from fedrelay.merges import Mean, WithAbsent
 from fedrelay.merges.every import Every
-from fedrelay.plans import Ring, Singles
-from fedrelay.plans.sampling import Sampler, Uniform
+from fedrelay.plans import Handover, Ring, Singles
+from fedrelay.plans.sampling import Full, Original, Sampler, Uniform
 from fedrelay.types import Algorithm, Merge, Plan, Work
 from fedrelay.visits.pulls import stacked
 from fedrelay.visits.sgd import Sgd
@@ -61,8 +61,8 @@ def with_sampler(plan: Any, sampler: Sampler) -> Plan | None:
         return plan  # type: ignore[no-any-return]
     if getattr(plan, "sampler", None) == Uniform():
         return replace(plan, sampler=sampler)  # type: ignore[no-any-return]
-    inner = with_sampler(plan.plan, sampler) if hasattr(plan, "plan") else None
-    return None if inner is None else replace(plan, plan=inner)
+    inner = with_sampler(plan.groups, sampler) if isinstance(plan, Handover) else None
+    return None if inner is None else replace(plan, groups=inner)
 
 
 def one_update(first: Work, second: Work) -> Work:
@@ -132,6 +132,23 @@ def check(algorithm: Algorithm) -> None:
             f"{name_of(merge)} adds up what every client has done, and here chains that are late are given up: "
             "the sum would go wrong for good"
         )
+    plan = algorithm.plan.groups if isinstance(algorithm.plan, Handover) else algorithm.plan
+    sampler = getattr(plan, "sampler", None)
+    if algorithm.barrier is not everyone and isinstance(sampler, Full):
+        raise BadInput("the sampler full takes everybody at once, and here groups follow one by one: fraction = 1 does")
+    check_absent(algorithm, merge, sampler, getattr(plan, "laps", 1))
+
+
+def check_absent(algorithm: Algorithm, merge: Merge, sampler: Sampler | None, laps: int) -> None:
+    """Counting the old model for whoever was not there needs a merge every round, and everybody counted once."""
+    if not isinstance(merge, WithAbsent):
+        if isinstance(sampler, Original):
+            raise BadInput("the sampler original needs the merge with_absent, which fedavg, fedseq and fedseq2par take")
+        return
+    if isinstance(algorithm.merge, Every) and algorithm.merge.period != 1:
+        raise BadInput("with_absent counts who was there in one round, and here models are merged after several")
+    if sampler == Uniform() and laps > 1:
+        raise BadInput("with_absent counts the examples of a chain once, and here laps count them several times")
 
 
 def join(recipes: Mapping[str, Recipe]) -> Recipe:
@@ -156,7 +173,9 @@ def join(recipes: Mapping[str, Recipe]) -> Recipe:
         if more:
             parts.append(replace(fedavg(**only(values | more, plain)), **only(more, ["merge"])))
         try:
-            return reduce(compose, parts)
+            joined = reduce(compose, parts)
+            check(joined)
+            return joined
         except BadInput as error:
             raise BadInput(f"{' + '.join(recipes)}: {error}") from error
 

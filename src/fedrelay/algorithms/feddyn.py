@@ -59,7 +59,11 @@ class Dynamic:
 class DynamicMerge:
     """The server half: h ← h - α/m Σ (θ_k - θ), θ ← mean(θ_k) - h/α, over chains as over clients, where m counts all
     clients (FedSeq 2022, Eqs. 7 and 9-10). What the clients of a chain did adds up to what the chain did, so h stays
-    the mean of all g."""
+    the mean of all g.
+
+    Paper: Eqs. 7 and 9 print one round's -1/m Σ (θ_k - θ) in place of -h/α. That has the other sign and forgets earlier
+    rounds, so its rest is not the optimum; FedDyn's own paper and the published code have h.
+    """
 
     alpha: float = 0.1
 
