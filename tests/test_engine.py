@@ -94,7 +94,8 @@ def test_a_chain_with_no_good_hop_is_left_out_of_the_merge(engine):
 
 def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):
     algorithm = replace(fedseq(local=LOCAL, fraction=1.0, max_clients=2), update=Count(raising=frozenset(range(6))))
-    with pytest.raises(RunFailed, match=r"round 1: every chain failed.*client 0: OSError: disk of 0 is full"):
+    told = r"round 1: every chain failed.*\(chain 0, client (\d): OSError: disk of \1 is full .*; and 1 more\)"
+    with pytest.raises(RunFailed, match=told):  # six clients, of whom five are named
         advance(algorithm, engine, start(algorithm, engine))
 
 

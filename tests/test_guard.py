@@ -10,10 +10,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from fedrelay import Federation, RunFailed, Sgd, Task, advance, config, deployed, start
+from fedrelay import Federation, RunFailed, Sgd, Task, advance, config, deployed, start, train
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
+from fedrelay.engines.guard import spoiled
 from fedrelay.live import follow
 from fedrelay.merges import Momentum
 from fedrelay.models import Quadratic
@@ -56,9 +57,37 @@ def test_a_model_that_exploded_is_dropped_and_the_last_good_one_goes_on(engine):
 
 
 def test_the_guard_is_set_by_the_work_and_can_be_taken_away(engine):
-    assert run(engine, Grow(frozenset({1}), 9e3)).dropped == ()
+    assert run(engine, Grow(frozenset({1}), 30.0)).dropped == ()
     assert len(run(engine, Grow(frozenset({1}), 50.0, guard=10.0)).dropped) == 1
     assert run(engine, Grow(frozenset({1}), 1e6, guard=None)).dropped == ()
+
+
+def test_what_grows_a_little_at_every_visit_is_noticed_too(engine):
+    """Fifty times a visit is below any guard on one visit; from (1, 1): 50, then 2500 for every weight."""
+    (drop,) = run(engine, Grow(frozenset({4, 1}), 50.0), start=1.0).dropped
+    assert drop.client == 1
+    # √(50² + 50²) = 70.7, fifty times that is 3536
+    assert "the norm went from 70.7 to 3.54e+03, which is 2.5e+03 for every weight (a smaller [local] lr" in drop.reason
+    assert run(engine, Grow(frozenset({4, 1}), 50.0, guard=1e6), start=1.0).dropped == ()  # up to 10,000 each then
+
+
+def test_who_makes_a_received_explosion_shorter_is_not_to_blame(engine):
+    assert run(engine, Grow(frozenset({4, 1, 3}), 0.5), start=1e5).dropped == ()
+
+
+def test_running_statistics_may_be_of_any_length():
+    work, received = Grow(frozenset(), 1.0), torch.tensor([1.0, 1.0, 0.0])
+    returned = torch.tensor([1.0, 2.0, 1e6])
+    assert spoiled(work, received, returned, trainable=2) is None
+    assert spoiled(work, received, returned, trainable=3) is not None
+    assert spoiled(work, received, torch.tensor([1.0, 2.0, float("nan")]), trainable=2).startswith("returned a non-")
+
+
+def test_a_learning_rate_beyond_stability_is_noticed_within_two_rounds(engine):
+    """Steps of 2.5 on curvatures of at least 1 multiply the distance from the optimum by 1.5 or more each."""
+    algorithm = fedavg(local=Sgd(steps=10, batch=0, lr=2.5), fraction=1.0)
+    with pytest.raises(RunFailed, match=r"round [12]: every chain failed.*chain 0, client \d: its model exploded"):
+        list(train(algorithm, engine, rounds=3))
 
 
 def test_a_model_may_grow_from_nothing(engine):

@@ -173,14 +173,20 @@ def undescribed(memo: Tree, round: int) -> dict[str, object]:
     return {"undescribed": [{"client": client, "reason": reason} for client, reason in missing]} if missing else {}
 
 
+MOST_REASONS = 5
+MOST_CLIENTS = 10
+
+
 def every_chain_failed(round: int, outcomes: Sequence[Outcome]) -> str:
-    """Names the clients and reasons, the same reason once."""
-    reasons: dict[str, list[int]] = {}
-    for outcome in outcomes:
+    """Names chains, clients and reasons: the same reason once, and only the first few."""
+    reasons: dict[str, list[str]] = {}
+    for number, outcome in enumerate(outcomes):
         for drop in outcome.dropped:
-            reasons.setdefault(drop.reason, []).append(drop.client)
-    named = "; ".join(
-        f"client{'s' if len(who) > 1 else ''} {', '.join(map(str, who[:10]))}{' …' if len(who) > 10 else ''}: {reason}"
-        for reason, who in reasons.items()
-    )
-    return f"round {round}: every chain failed, so there is nothing to merge ({named})"
+            reasons.setdefault(drop.reason, []).append(f"chain {number}, client {drop.client}")
+    named = [
+        f"{'; '.join(who[:MOST_CLIENTS])}{' …' if len(who) > MOST_CLIENTS else ''}: {reason}"
+        for reason, who in list(reasons.items())[:MOST_REASONS]
+    ]
+    more = sum(len(who) for who in list(reasons.values())[MOST_REASONS:])
+    named += [f"and {more} more"] if more else []
+    return f"round {round}: every chain failed, so there is nothing to merge ({'; '.join(named)})"

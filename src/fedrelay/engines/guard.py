@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from fedrelay.types import Vector, Work
@@ -10,23 +12,38 @@ from fedrelay.vectors import is_finite
 GUARD = 1e4
 """How many times longer than the received model a returned one may be, where the work has no `guard` of its own."""
 
+LARGE = 100.0
+"""No model that works has weights whose root mean square is above this (or above a hundredth of a larger guard)."""
+
 ADVICE = "a smaller [local] lr, or [local] clip, may help"
 
 
-def spoiled(work: Work, received: Vector, returned: Vector) -> str | None:
-    """Why a returned model must not be used, or None if it may."""
+def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | None = None) -> str | None:
+    """Why a returned model must not be used, or None if it may. Only the first `trainable` numbers are weights: running
+    statistics may be of any length."""
     guard: float | None = getattr(work, "guard", GUARD)
-    after = float(torch.linalg.vector_norm(returned))
-    if guard is not None and after <= guard:  # nearly always, and it took one look at the model
+    weights = returned[:trainable]
+    most = 0.0 if guard is None else max(LARGE, guard / 100) * math.sqrt(len(weights))
+    if guard is not None and norm(returned) <= min(guard, most):  # nearly always, and it took one look at the model
         return None
     if not is_finite(returned):
         return f"returned a non-finite model ({ADVICE})"
     if guard is None:
         return None
-    before = float(torch.linalg.vector_norm(received))
+    before, after = norm(received[:trainable]), norm(weights)
     # A model near zero may grow; only a length that no model of its size has is an explosion.
-    if after <= guard * max(before, 1.0):
-        return None
-    return (
-        f"its model exploded: the norm went from {before:.3g} to {after:.3g}, beyond guard = {guard:g} times ({ADVICE})"
-    )
+    if after > guard * max(before, 1.0):
+        return f"its model exploded: {grew(before, after)}, beyond guard = {guard:g} times ({ADVICE})"
+    # What grows a little at every visit explodes too. Who received such a model and made it shorter is not to blame.
+    if after > most and after > before:
+        size = after / math.sqrt(len(weights))
+        return f"its model exploded: {grew(before, after)}, which is {size:.3g} for every weight ({ADVICE})"
+    return None
+
+
+def norm(vector: Vector) -> float:
+    return float(torch.linalg.vector_norm(vector))
+
+
+def grew(before: float, after: float) -> str:
+    return f"the norm went from {before:.3g} to {after:.3g}"

@@ -123,7 +123,7 @@ def say_once(text: str) -> None:
 
 def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:
     """The result of a visit, unless its model is spoiled."""
-    reason = spoiled(work, baton.params, result[0].params)
+    reason = spoiled(work, baton.params, result[0].params, visit.task.layout.trainable)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
 
 
