@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from fedrelay import BadInput, Federation, Sgd, Task, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, start, train
 from fedrelay.algorithms import fedgsp
+from fedrelay.barrier import everyone
 from fedrelay.data import Dirichlet, digits
-from fedrelay.engines import Inline
+from fedrelay.engines import Inline, Pool, Stacked
+from fedrelay.merges import Mean
 from fedrelay.models import Mlp
-from fedrelay.plans import Fixed, Limits, Traits, regroup
+from fedrelay.plans import Fixed, Grouping, Limits, Traits, regroup
 from fedrelay.plans.aside import _other, aside
 from fedrelay.plans.distances import Euclidean
+from fedrelay.plans.groups import random_groups
 from fedrelay.plans.icg import Icg
+from fedrelay.types import Algorithm, Report
 
 
 def whoever() -> int:
@@ -92,3 +99,48 @@ def test_many_clients_are_regrouped_there_to_the_same_groups(monkeypatch):
     monkeypatch.setattr(regroup, "MANY", 1)
     assert groups() == here
     assert len(set(here)) == 3
+
+
+@dataclass(frozen=True)
+class Announced:
+    """Random groups; leaves a file when they are made, which says by whom."""
+
+    file: str
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, traits, sizes, distance, limits, rng):
+        groups = random_groups(sizes, limits, rng)
+        Path(self.file).write_text(str(os.getpid()))
+        return groups
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A client that trains until the next groups are made; it gives up if they are not made meanwhile."""
+
+    file: str
+
+    def __call__(self, baton, visit):
+        until = time.monotonic() + 60
+        while not Path(self.file).exists():
+            if time.monotonic() > until:
+                raise TimeoutError("the next groups are not being made")
+            time.sleep(0.01)
+        return replace(baton, weight=baton.weight + 1), visit.memory, Report(visit.client.id, 1)
+
+
+@pytest.mark.parametrize("many", [1, 10**6], ids=["in another process", "in a thread"])
+@pytest.mark.parametrize("kind", [Inline, Stacked, Pool])
+def test_the_next_groups_are_made_while_the_round_trains(kind, many, tmp_path, monkeypatch):
+    monkeypatch.setattr(regroup, "MANY", many)
+    file = tmp_path / "made"
+    federation = Federation.split(digits(), Dirichlet(alpha=0.0), 10, 3)
+    task = Task.of(Mlp(hidden=(4,)), federation)
+    engine = Inline(federation, task) if kind is Inline else kind(federation, task, workers=1)
+    plan = regroup.Regrouped(Fixed(2), Grouping(grouper=Announced(str(file))), fraction=1.0, when="every_round")
+    algorithm = Algorithm(plan, Patient(str(file)), Mean(), everyone)
+    state = start(algorithm, engine)
+    file.unlink()  # of the first groups, for which nobody could train
+    assert advance(algorithm, engine, state).log["clients"] == 10
+    assert (int(file.read_text()) == os.getpid()) == (many > 10)
+    getattr(engine, "close", lambda: None)()
