@@ -330,6 +330,14 @@ def test_naive_groups_stay_and_train_in_one_order_unless_shuffled():
         assert all(other.keys() == first.keys() and other != first for other in others)
 
 
+@pytest.mark.parametrize("method", [naivegsp, naivegsp_icg])
+def test_more_naive_groups_than_clients_are_refused_while_a_growth_stops_at_them(method):
+    with pytest.raises(BadInput, match="groups = 21 but there are 20 clients: at most that works"):
+        start(method(local=LOCAL, groups=21), one_class_digits())
+    grown = start(fedgsp(local=LOCAL, growth=Fixed(21)), one_class_digits())
+    assert len(grown.memo["groups"]) == 20
+
+
 def test_what_the_group_managers_relay_is_two_messages_and_is_told_apart():
     """FedGSP Eq. 17: every one of the κK clients of a round gets the model from the server and sends it back."""
     options = {"local": STEPS, "fraction": 0.5, "growth": Fixed(4), "traits": None}

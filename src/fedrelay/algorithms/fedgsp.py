@@ -46,7 +46,7 @@ def naivegsp(
 
     `shuffle` draws a new order every round.
     """
-    plan = Regrouped(Fixed(groups), Grouping(), fraction, shuffle=shuffle)
+    plan = Regrouped(Fixed(groups), Grouping(), fraction, shuffle=shuffle, exact=True)
     return Algorithm(plan=plan, update=local, merge=Mean(), barrier=everyone, relayed=relayed)
 
 
@@ -63,5 +63,5 @@ def naivegsp_icg(
 
     `shuffle` draws a new order every round.
     """
-    plan = Regrouped(Fixed(groups), criteria(traits, None, Icg(), local), fraction, shuffle=shuffle)
+    plan = Regrouped(Fixed(groups), criteria(traits, None, Icg(), local), fraction, shuffle=shuffle, exact=True)
     return Algorithm(plan=plan, update=local, merge=Mean(), barrier=everyone, relayed=relayed)

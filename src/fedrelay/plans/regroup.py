@@ -32,7 +32,8 @@ class Regrouped:
     Alg. 1; FedSeq journal 2024, Alg. 1).
 
     Groups are made anew `when` their number grows, or in every round. Without `shuffle` the clients of a group always
-    train in the same order. The next groups are made beside the round, so they cost no time where a core is free.
+    train in the same order. With `exact`, more groups than clients are refused. The next groups are made beside the
+    round, so they cost no time where a core is free.
     """
 
     growth: Growth
@@ -42,6 +43,7 @@ class Regrouped:
     when: Moment = "growth"
     shuffle: bool = True
     sampler: Sampler = Uniform()
+    exact: bool = False
 
     def __post_init__(self) -> None:
         within("fraction", self.fraction, above=0, most=1)
@@ -49,6 +51,8 @@ class Regrouped:
         within("laps", self.laps, least=1)
 
     def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
+        if self.exact:
+            Limits(groups=self.growth(1)).check(sizes)
         traits = self.grouping.learn(probe, sizes, rng)
         seed = int(rng.integers(2**62))
         groups = self.groups(traits, sizes, seed, 1)
