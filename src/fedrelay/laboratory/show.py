@@ -127,9 +127,11 @@ def page(findings: Findings, title: str) -> str:
 
 
 def headline(findings: Findings, names: Sequence[str]) -> str:
-    best = max(range(len(names)), key=lambda number: findings.made[number].balance)
+    most = max(made.balance for made in findings.made)
+    best = [name for name, made in zip(names, findings.made, strict=True) if made.balance == most]
     random = next((made for made in findings.made if not made.trait), None)
-    said = f"The most even groups: {names[best]}, with a balance ratio of {findings.made[best].balance:.3f}"
+    others = f" and {len(best) - 1} more" if len(best) > 1 else ""
+    said = f"The most even groups: {best[0]}{others}, with a balance ratio of {most:.3f}"
     return said + ("" if random is None else f" (random groups: {random.balance:.3f})")
 
 
