@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -303,3 +305,17 @@ def test_sizes_near_the_end_of_64_bits_stay_exact():
     sizes = [2**60, 2**60 + 1, 2**59, 7]
     for sampler in (Multinomial(), BySize(), BySimilarity()):
         assert_unbiased(sampler.distributions(sizes, 3), sizes, 3)
+
+
+def test_what_the_page_about_sampling_shows_is_what_one_gets():
+    page = (Path(__file__).parents[1] / "docs" / "sampling.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    f = Fraction
+    urns = names["urns"]
+    assert isinstance(urns, Urns)
+    assert urns.fractions() == ((1, 0, 0, 0, 0), (0, f(4, 5), f(1, 5), 0, 0), (0, 0, f(2, 5), f(2, 5), f(1, 5)))
+    assert "((1, 0, 0, 0, 0), (0, 4/5, 1/5, 0, 0), (0, 0, 2/5, 2/5, 1/5))" in page

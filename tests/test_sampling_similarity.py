@@ -11,7 +11,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
-from fedrelay import BadInput, Federation, Sgd, Task, checkpoint, config, deployed, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, checkpoint, config, deployed, start, train
 from fedrelay.algorithms import (
     fedadam,
     fedasyncseq,
@@ -29,10 +29,11 @@ from fedrelay.algorithms.compose import compose
 from fedrelay.algorithms.feddyn import DynamicMerge
 from fedrelay.algorithms.scaffold import ControlMerge
 from fedrelay.data import Dirichlet, Natural, OneClass, digits, quadratic
-from fedrelay.engines import Inline
+from fedrelay.engines import Inline, Pool
 from fedrelay.latency import Given, Latency, Same
 from fedrelay.merges import Mean, Median, Momentum, PlainMean
 from fedrelay.models import Mlp, Quadratic
+from fedrelay.plans import Linear
 from fedrelay.plans.sampling import SAMPLERS, BySimilarity, BySize, Full, Multinomial, Original, Target, similar, trees
 from fedrelay.plans.sampling.trees import condensed, link, ward
 from fedrelay.types import Baton, Chain, Outcome, Report, State
@@ -248,6 +249,25 @@ def test_every_sampler_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path
     engine.remember(3, {})
     *_, last = train(algorithm, engine, rounds=5, state=saved)
     assert torch.equal(deployed(last), whole)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "when"), [(fedavg, "after"), (partial(fedseq2par, growth=Linear(beta=3, alpha=1.0)), "beside")]
+)
+def test_similarity_goes_on_from_any_round_and_on_another_engine_to_the_same_bits(recipe, when, tmp_path):
+    algorithm = recipe(local=LOCAL, fraction=0.34, sampler=BySimilarity(when=when, sketch=50))
+    federation = Federation.split(digits(), Dirichlet(alpha=0.0), 12, 0)
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    whole = [deployed(state) for state in train(algorithm, Inline(federation, task, 0), rounds=6)]
+    with Pool(federation, task, 0, workers=1) as pool:
+        state = start(algorithm, pool)
+        for round in range(6):  # every other round in the pool, and a checkpoint before each
+            checkpoint.save(tmp_path, state, {})
+            saved, _ = checkpoint.load(tmp_path)
+            engine = pool if round % 2 else Inline(federation, task, 0)
+            engine.remember(round, {})
+            state = advance(algorithm, engine, saved)
+            assert torch.equal(deployed(state), whole[round]), round
 
 
 def distinct_digits(algorithm, rounds: int) -> list[int]:
