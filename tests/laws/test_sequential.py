@@ -368,7 +368,7 @@ def test_a_run_that_is_saved_and_taken_up_again_at_any_round_ends_at_the_same_bi
     algorithm, latency = ALL[name]
     engine = one_class_digits()
     whole = states_of(algorithm, engine, 8, latency)
-    state = start(algorithm, engine)
+    state = start(algorithm, engine, latency)
     for round in range(8):
         checkpoint.save(tmp_path, state, engine.memories()[1])
         loaded, memories = checkpoint.load(tmp_path)
