@@ -19,7 +19,7 @@ from fedrelay.models import CharLstm, Fused, LeNet5, Mlp, Network, Own, Quadrati
 from fedrelay.models.fused import Fusion
 from fedrelay.run import adapted, deployed, train
 from fedrelay.types import Baton, Visit
-from fedrelay.visits.objectives import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy
+from fedrelay.visits.objectives import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy, looked_at
 
 STEPS = {"steps": 4, "batch": 0, "lr": 0.2}
 
@@ -142,6 +142,15 @@ def test_distillation_learns_from_the_received_model(federation):
     local = Sgd(**STEPS, objective=Distillation(weight=0.7, temperature=3.0))
     found, _, _ = local(Baton(start), visit_of(federation, task))
     check_same(task, found.params, by_torch(task, start, federation, loss_of))
+
+
+def test_the_received_model_is_looked_at_without_dropout(federation):
+    task = Task.of(Own(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10))), federation)
+    start, visit = task.init(5), visit_of(federation, task)
+    x, _ = visit.client.take(torch.arange(4), None)
+    seen = looked_at(start, visit).network(x)
+    plain = x.flatten(1) @ start[:640].reshape(10, 64).T + start[640:]
+    torch.testing.assert_close(seen, plain)
 
 
 # --- fusion

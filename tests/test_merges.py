@@ -16,6 +16,7 @@ from fedrelay.merges import (
     Adagrad,
     Adam,
     Clipped,
+    Every,
     InverseDistance,
     Krum,
     Mean,
@@ -55,6 +56,16 @@ def test_the_mean_counts_examples_and_the_plain_mean_does_not():
     assert result(PlainMean(), [9.0, 9.0], ends, sizes=[10, 30]) == pytest.approx([2.5, 4])
     assert result(Mean(), [9.0, 9.0], ends, sizes=[10, 30], weights=[0.5, 0.5]) == pytest.approx([2.5, 4])
     assert result(PlainMean(), [9.0, 9.0], ends, weights=[0.2, 0.6]) == pytest.approx([3.25, 6])
+
+
+def test_weights_given_by_a_plan_add_up_over_the_rounds_between_two_merges():
+    # Slot 0 is given 1/4 and then 1/2, slot 1 is given 1/4 once: the merge is (3/4) · 4 + (1/4) · 8 = 5.
+    merge = Every(Mean(), 2)
+    state = state_of(merge, [0.0])
+    first, other = outcome_of(state, [2.0], weight=0.25), outcome_of(state, [8.0], weight=0.25)
+    state = merge(state, [first, replace(other, chain=replace(other.chain, slot=1))])
+    state = merge(state, [outcome_of(state, [4.0], weight=0.5)])
+    assert state.batons[0].params.tolist() == pytest.approx([5.0])
 
 
 def test_the_original_form_of_fedavg_keeps_the_old_model_for_the_absent():

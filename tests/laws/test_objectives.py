@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 from quadratics import FEDAVG_ENDS_AT, FULL_STEPS, OPTIMUM, OPTIMUM_BY_SIZE, engine_on, models_of, three, two
+from torch import nn
 
 from fedrelay import BadInput, Federation, Sgd, Task, advance, start
 from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, fedseqinter, scaffold
 from fedrelay.algorithms.compose import compose
+from fedrelay.algorithms.scaffold import Control
 from fedrelay.data import Dirichlet, digits, quadratic
 from fedrelay.engines import Inline
 from fedrelay.merges import PlainMean
-from fedrelay.models import Mlp
+from fedrelay.models import Mlp, Own
 from fedrelay.types import Baton, Visit
 from fedrelay.visits.pulls import Force, Proximal, Pulls, stacked
 from fedrelay.visits.sgd import plain_steps
@@ -110,6 +112,23 @@ def test_the_first_round_of_scaffold_is_fedavgs_to_the_bit():
 def test_a_server_step_of_two_goes_twice_as_far_in_the_first_round():
     once, twice = (models_of(scaffold(**ALL, server_lr=step), three(), 1) for step in (1.0, 2.0))
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
+
+
+def test_option_one_takes_the_gradient_of_all_examples_at_the_received_model_without_dropout():
+    # Softmax regression: the gradient of a row of weights is mean (p - [y is its class]) x, of its bias without the x.
+    federation = Federation.split(digits(), Dirichlet(alpha=0.0), 10, 3).pooled()
+    client = federation.client(0)
+    assert client.size > 1024  # more than one batch of the pass
+    task = Task.of(Own(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10))), federation)
+    received = torch.linspace(-0.1, 0.1, 650)
+    visit = Visit(client, task, {}, {"control": torch.zeros(650)}, 1, 0, 0)
+    _, memory, _ = Sgd(lr=0.1, pull=Control("I"))(Baton(received), visit)
+    x, y = (part.numpy().astype(np.float64) for part in client.take(torch.arange(client.size), None))
+    x, weights, bias = x.reshape(len(x), 64), received[:640].numpy().reshape(10, 64), received[640:].numpy()
+    p = np.exp(x @ weights.T + bias)
+    wrong = p / p.sum(1, keepdims=True) - (y[:, None] == np.arange(10))
+    expected = np.concatenate([(wrong.T @ x / len(x)).ravel(), wrong.mean(0)])
+    np.testing.assert_allclose(memory["control"], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("momentum", [0.5, 0.9])
