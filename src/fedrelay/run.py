@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from fedrelay import costs, seeds
+from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.latency import Latency, Pace
 from fedrelay.task import Task
@@ -80,6 +81,7 @@ def adapted(algorithm: Algorithm, task: Task) -> Task:
     return task if adapt is None else adapt(task)
 
 
+@operator_threads(1)  # the server's sums are short: a second thread would only take its core from a worker
 def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency | None = None) -> State:
     """One round: plan, relay, merge."""
     began = time.perf_counter()

@@ -11,6 +11,7 @@ import torch
 
 from fedrelay.engines.crew import Crew
 from fedrelay.engines.memory import Memory
+from fedrelay.engines.relay import operator_threads
 from fedrelay.engines.worker import Done, Job, Round
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Baton, Chain, Outcome, Tree
@@ -40,17 +41,18 @@ def dispatch(crew: Crew, current: Round, queue: Queue, memory: Memory) -> Iterat
     chains, found, following = current.chains, dict[int, Outcome](), 0
     try:
         while following < len(chains):
-            for one in crew.idle():
-                numbers = queue.take()
-                if numbers:
-                    crew.give(one, Job(numbers, known(memory, chains, numbers)))
-            for job, reply in crew.replies():
-                if reply is None:
-                    queue.put_back(job.numbers)
-                    continue
-                for client, tree in reply.memories.items():
-                    memory.stage(client, tree)
-                found.update((done.number, outcome(chains[done.number], done)) for done in reply.done)
+            with operator_threads(1):  # a second one would only take its core from a worker
+                for one in crew.idle():
+                    numbers = queue.take()
+                    if numbers:
+                        crew.give(one, Job(numbers, known(memory, chains, numbers)))
+                for job, reply in crew.replies():
+                    if reply is None:
+                        queue.put_back(job.numbers)
+                        continue
+                    for client, tree in reply.memories.items():
+                        memory.stage(client, tree)
+                    found.update((done.number, outcome(chains[done.number], done)) for done in reply.done)
             while following in found:
                 yield found.pop(following)
                 following += 1
