@@ -108,6 +108,7 @@ SLOWER = {
     "scaffold": ({"fraction": 1.0}, 40, 1e-5),
     "feddyn": ({"fraction": 1.0, "alpha": 2.0}, 60, 1e-5),
     "fedavgm": ({"momentum": 0.3}, 40, 1e-5),
+    "naivegsp": ({"groups": 3}, 40, 1e-5),  # the default is more than there are clients
     "fedadagrad": ({"server_lr": 1.0}, 40, 1e-5),
     "fedadam": ({"server_lr": 0.1}, 100, 0.02),  # steps do not get shorter of themselves
     "fedyogi": ({"server_lr": 0.1}, 100, 0.02),
