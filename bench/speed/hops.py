@@ -18,19 +18,22 @@ CHAINS, HOPS, ROUNDS = 4, 8, 30
 
 @dataclass(frozen=True)
 class Nothing:
-    """Takes the model and gives another back, as training would, without training."""
+    """Takes the model and gives it on; with `copy` as another one, as training would."""
+
+    copy: bool = False
 
     def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
-        return Baton(baton.params.clone(), baton.weight + 1), visit.memory, Report(visit.client.id, 1)
+        params = baton.params.clone() if self.copy else baton.params
+        return Baton(params, baton.weight + 1), visit.memory, Report(visit.client.id, 1)
 
 
-def milliseconds_a_hop(engine: Engine) -> float:
+def milliseconds_a_hop(engine: Engine, work: Nothing) -> float:
     start = Baton(engine.task.init(0))
     chains = [Chain(start, tuple(range(i * HOPS, (i + 1) * HOPS))) for i in range(CHAINS)]
     times = []
     for round in range(1, ROUNDS + 1):
         began = time.perf_counter()
-        assert sum(len(outcome.reports) for outcome in engine.run(Nothing(), chains, {}, round)) == CHAINS * HOPS
+        assert sum(len(outcome.reports) for outcome in engine.run(work, chains, {}, round)) == CHAINS * HOPS
         times.append(time.perf_counter() - began)
     return statistics.median(times[5:]) / (CHAINS * HOPS) * 1000
 
@@ -40,7 +43,14 @@ def main() -> None:
     federation = Federation.split(source, Iid(), CHAINS * HOPS)
     task = Task.of(LeNet5(), federation)
     with Pool(federation, task) as pool:
-        print(json.dumps({"inline": milliseconds_a_hop(Inline(federation, task)), "pool": milliseconds_a_hop(pool)}))
+        engines = {"inline": Inline(federation, task), "pool": pool}
+        works = {"": Nothing(), " with a new model": Nothing(copy=True)}
+        found = {
+            f"{name}{kind}": milliseconds_a_hop(engine, work)
+            for name, engine in engines.items()
+            for kind, work in works.items()
+        }
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
