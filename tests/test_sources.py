@@ -34,7 +34,9 @@ from fedrelay.errors import BadInput
 
 def need(real_data: Path | None) -> Path:
     if real_data is None:
-        pytest.skip("the published data sets are not at hand")
+        pytest.skip(
+            "the published data sets are not beside this checkout; other tests read files they write themselves"
+        )
     return real_data
 
 

@@ -190,9 +190,9 @@ def main() -> int:
             results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds)
         else:
             results[name] = extra(EXTRA[name])
+        results["minutes"] = (time.time() - began) / 60
         options.out.write_text(json.dumps(results, indent=1) + "\n")
         page.write(results, HERE.parents[1] / "docs")
-    results["minutes"] = (time.time() - began) / 60
     print(f"{results['minutes']:.1f} minutes; wrote {options.out} and docs/performance.md", file=sys.stderr)
     return 0
 

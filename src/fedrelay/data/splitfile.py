@@ -20,7 +20,7 @@ UNREADABLE: tuple[type[Exception], ...] = (
     *(OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, MemoryError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What reading a damaged file can end in."""
+"""What reading a damaged file can end in; zipfile raises NotImplementedError for a method it does not know."""
 PARTS = ("order", "starts", "test_order", "test_starts")
 
 

@@ -90,7 +90,7 @@ def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
             assert current is not None
             reply = perform(ground, current, inbox.receive(message, copy=False))
             answer = outbox.send(reply)
-        except Exception:
+        except Exception:  # the parent is told, and stops the run with it
             answer = outbox.send(Reply(failure=traceback.format_exc()))
         connection.send_bytes(answer)
 
