@@ -74,6 +74,7 @@ def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
     threading.Thread(target=end_with_parent, args=(folder,), daemon=True).start()
     keep_memory()
+    torch.set_num_threads(1)  # also between jobs: a second thread, once used, waits busily and takes a core from others
     ground: Ground = Receiver().receive(setup, copy=False)
     board, inbox, outbox = Receiver(), Receiver(), Sender(Path(folder), name)
     current: Round | None = None
