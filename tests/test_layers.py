@@ -21,7 +21,7 @@ from fedrelay.models import (
     ResNet18,
     SmallCnn,
 )
-from fedrelay.models.layers import PADDING, written_out
+from fedrelay.models.layers import PADDING, mask, written_out
 
 ODD = Own(
     nn.Sequential(
@@ -62,7 +62,11 @@ def batch(shape: tuple[int, ...], size: int, seed: int) -> tuple[torch.Tensor, t
 
 @pytest.mark.parametrize(("model", "shape"), KNOWN, ids=name_of)
 @pytest.mark.parametrize("training", [True, False])
-def test_one_model_has_the_loss_and_gradient_of_autograd(model, shape, training):
+def test_one_model_has_the_loss_and_gradient_of_autograd(model, shape, training, monkeypatch):
+    def drop(x: torch.Tensor, p: float, training: bool, inplace: bool) -> torch.Tensor:
+        return x * mask(x, 1 - p) if training and p else x
+
+    monkeypatch.setattr(nn.functional, "dropout", drop)  # autograd by the same masks: torch draws others
     task = Task(model, shape, 10)
     desk, (x, y) = task.desk, batch(shape, 6, seed=1)
     assert desk._layers is not None
@@ -76,6 +80,52 @@ def test_one_model_has_the_loss_and_gradient_of_autograd(model, shape, training)
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(gradient, desk.gradient, rtol=1e-5, atol=1e-7)  # the same arithmetic, in other places
     assert gradient.count_nonzero() > 0
+
+
+@pytest.mark.parametrize(("model", "shape"), KNOWN, ids=name_of)
+def test_a_plain_step_goes_against_the_gradient(model, shape):
+    task = Task(model, shape, 10)
+    desk, (x, y) = task.desk, batch(shape, 6, seed=1)
+    desk.load(task.init(2), training=False)
+    loss = desk.differentiate(x, y).clone()
+    expected = desk.weights - 0.1 * desk.gradient
+    torch.testing.assert_close(desk.step(x, y, 0.1), loss)
+    torch.testing.assert_close(desk.weights, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("model", "shape"), WITHOUT_DROPOUT, ids=name_of)
+def test_a_plain_step_of_a_stack_goes_against_its_gradients(model, shape):
+    task = Task(model, shape, 10)
+    stack, batches = task.stack(2), [batch(shape, 4, seed=row) for row in range(2)]
+    x, y = (torch.stack(parts) for parts in zip(*batches, strict=True))
+    for row in range(2):
+        stack.weights[row] = task.init(row)
+    losses = stack.differentiate(x, y).clone()
+    expected = stack.weights - 0.1 * stack.gradient
+    torch.testing.assert_close(stack.step(x, y, 0.1), losses)
+    torch.testing.assert_close(stack.weights, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_model_that_autograd_differentiates_takes_the_same_step():
+    task, (x, y) = Task(Own(Residual()), (6,), 6), batch((6,), 4, seed=1)
+    task.desk.load(task.init(0), training=True)
+    task.desk.differentiate(x, y.clamp(max=5))
+    expected = task.desk.weights - 0.1 * task.desk.gradient
+    task.desk.step(x, y.clamp(max=5), 0.1)
+    torch.testing.assert_close(task.desk.weights, expected)
+
+
+@pytest.mark.parametrize("kept", [0.75, 0.5, 0.2, 1e-9])
+def test_a_mask_keeps_its_share_and_the_mean(kept):
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        found = mask(torch.empty(999, 1001), kept)
+    share = max(kept, 1 / 65536)
+    values = found.unique()
+    assert values[0] == 0
+    assert values[1:].tolist() == pytest.approx([1 / share], rel=1e-4)
+    error = (share * (1 - share) / found.numel()) ** 0.5
+    assert (found > 0).double().mean().item() == pytest.approx(share, abs=5 * error)
 
 
 @pytest.mark.parametrize(("model", "shape"), WITHOUT_DROPOUT, ids=name_of)

@@ -79,7 +79,8 @@ def test_the_received_baton_is_not_changed(federation, task):
     ],
 )
 def test_batches_pass_over_every_example_once_an_epoch(settings, sizes):
-    found = list(Sgd(**settings).batches(10, np.random.default_rng(0)))
+    passes = Sgd(**settings).passes(10, np.random.default_rng(0))
+    found = [batch for order in passes for batch in order.split(settings["batch"] or 10)]
     assert [len(batch) for batch in found] == sizes
     if "epochs" in settings:
         for epoch in np.split(torch.cat(found).numpy(), settings["epochs"]):

@@ -71,6 +71,15 @@ class Desk:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
+    def step(self, x: torch.Tensor, y: torch.Tensor, lr: float) -> torch.Tensor:
+        """Let the weights take a plain step against the gradient of the batch's mean loss, which is returned; what
+        `gradient` is afterwards is not said."""
+        if self._layers is not None and y.ndim == 1:
+            return self._layers.differentiate(x, y, training=self.network.training, lr=lr)
+        loss = self.differentiate(x, y)
+        self.weights.add_(self.gradient, alpha=-lr)
+        return loss
+
 
 class Stack:
     """Several desks side by side, one model a row of `weights`; only for networks of known layers (`Task.stacks`)."""
@@ -97,9 +106,16 @@ class Stack:
         """Fill `gradient` from one batch a model, (rows, batch, ...); the mean losses, one a row, are returned."""
         if loss_of is not None:
             raise BadInput("another loss than the model's own cannot be stacked")
+        return self._run(x, y, None)
+
+    def step(self, x: torch.Tensor, y: torch.Tensor, lr: float) -> torch.Tensor:
+        """Let the weights of every model take a plain step; the mean losses, one a row, are returned."""
+        return self._run(x, y, lr)
+
+    def _run(self, x: torch.Tensor, y: torch.Tensor, lr: float | None) -> torch.Tensor:
         if self.weights.shape[0] == 1:  # one model has kernels of its own
-            return self._layers.differentiate(x[0], y[0]).unsqueeze(0)
-        return self._layers.differentiate(x, y)
+            return self._layers.differentiate(x[0], y[0], lr=lr).unsqueeze(0)
+        return self._layers.differentiate(x, y, lr=lr)
 
 
 def cross_entropy(output: torch.Tensor, y: torch.Tensor, reduction: str = "mean") -> torch.Tensor:

@@ -8,6 +8,7 @@ vector. With several models everything has a leading dimension of models: batche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Protocol, TypeAlias
 
 import torch
@@ -15,11 +16,13 @@ from torch import nn
 from torch.nn import functional
 
 from fedrelay.models.network import Network
+from fedrelay.models.winograd import Filtering
 from fedrelay.vectors import Entry, Layout
 
-# The overloads by name: to look them up at every call costs more than a small operator.
-_log_softmax = torch.ops.aten._log_softmax.default
-_log_softmax_backward_data = torch.ops.aten._log_softmax_backward_data.default
+# Overloads by name, because to look them up at every call costs more than a small operator; the first two, which torch
+# binds itself, are quicker still.
+_log_softmax = torch._log_softmax
+_log_softmax_backward_data = torch._log_softmax_backward_data
 _convolution_backward = torch.ops.aten.convolution_backward.default
 _max_pool2d_with_indices = torch.ops.aten.max_pool2d_with_indices.default
 _max_pool2d_with_indices_backward = torch.ops.aten.max_pool2d_with_indices_backward.default
@@ -40,8 +43,9 @@ class Layer(Protocol):
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor: ...
 
-    def backward(self, dy: Tensor, /) -> Tensor:
-        """The gradient of the input, once that of the layer's own parameters is written."""
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
+        """The gradient of the input. That of the layer's own parameters is written to its place; or, with a rate, they
+        take a step against it, and its place is only scratch."""
         ...
 
 
@@ -66,33 +70,62 @@ class Linear:
             return torch.mm(x, self._across) if self._bias is None else torch.addmm(self._bias, x, self._across)
         return torch.bmm(x, self._across) if self._bias is None else torch.baddbmm(self._bias, x, self._across)
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
         product = torch.mm if self._single else torch.bmm
-        product(dy.mT, self._x, out=self._gradient)
-        if self._bias is not None:
+        dx = dy if self._first else product(dy, self._weight)
+        if lr is None:
+            product(dy.mT, self._x, out=self._gradient)
+        elif self._single:
+            self._weight.addmm_(dy.mT, self._x, alpha=-lr)
+        else:
+            self._weight.baddbmm_(dy.mT, self._x, alpha=-lr)
+        if self._bias is None:
+            return dx
+        if lr is None:
             torch.sum(dy, -2, keepdim=self._single, out=self._bias_gradient)
-        return dy if self._first else product(dy, self._weight)
+        elif self._single:
+            self._bias.addmm_(_ones(dy.shape[0]), dy, alpha=-lr)
+        else:
+            self._bias.add_(torch.sum(dy, -2, keepdim=True), alpha=-lr)
+        return dx
+
+
+@cache
+def _ones(count: int) -> Tensor:
+    with torch.inference_mode(mode=False):  # it outlives whoever asks first
+        return torch.ones(1, count)
 
 
 class Convolution:
-    """For one model, torch's convolution; for several, one product of matrices a model over all windows."""
+    """For one model, torch's convolution, or one with fewer multiplications where there are many; for several, one
+    product of matrices a model over all windows."""
 
     def __init__(self, module: nn.Conv2d, place: Place, name: str, *, first: bool) -> None:
         weight, gradient = place(f"{name}.weight")
         self._models, self._shape, self._first = len(weight), tuple(module.weight.shape), first
         entry = Entry("", 0, self._shape)
         self._one, self._one_gradient = entry.view(weight[0]), entry.view(gradient[0])
+        self._flat, self._flat_gradient = weight, gradient
         self._weight, self._gradient = (part.view(self._models, self._shape[0], -1) for part in (weight, gradient))
         self._stride, self._padding = _pair(module.stride), _pair(module.padding)  # type: ignore[arg-type]
         self._bias: Tensor | None = None
         if module.bias is not None:
             self._bias, self._bias_gradient = place(f"{name}.bias")
+        self._filtering: Filtering | None = None
+        if self._models == 1 and not first and self._stride == (1, 1):
+            weight, gradient = (part.permute(0, 2, 3, 1) for part in (self._one, self._one_gradient))
+            self._filtering = Filtering(weight, gradient, self._padding)
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
         if self._models > 1:
             return self._stacked(x)
-        self._x = x
         bias = None if self._bias is None else self._bias[0]
+        self._x: Tensor | None = None
+        if self._filtering is not None:
+            y = self._filtering.forward(x, bias)
+            if y is not None:
+                return y
+        self._x = x
         return functional.conv2d(x, self._one, bias, self._stride, self._padding)
 
     def _stacked(self, x: Tensor) -> Tensor:
@@ -110,9 +143,21 @@ class Convolution:
             y = torch.baddbmm(self._bias.unsqueeze(1), self._windows, self._weight.mT)
         return y.view(models, batch, rows, columns, filters).permute(0, 1, 4, 2, 3)
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
+        dx = self._differentiate(dy)
+        if lr is not None:
+            self._flat.add_(self._flat_gradient, alpha=-lr)
+            if self._bias is not None:
+                self._bias.add_(self._bias_gradient, alpha=-lr)
+        return dx
+
+    def _differentiate(self, dy: Tensor) -> Tensor:
         if self._models > 1:
             return self._stacked_backward(dy)
+        if self._filtering is not None and self._x is None:
+            if self._bias is not None:
+                torch.sum(dy, (0, 2, 3), out=self._bias_gradient[0])
+            return self._filtering.backward(dy)
         sizes = None if self._bias is None else [self._shape[0]]
         wanted = [not self._first, True, sizes is not None]
         stride, padding = list(self._stride), list(self._padding)
@@ -150,7 +195,7 @@ class Relu:
         self._y = x.relu_()
         return self._y
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
         dx: Tensor = _threshold_backward(dy, self._y, 0)
         return dx
 
@@ -169,7 +214,7 @@ class MaxPool:
         y, self._where = _max_pool2d_with_indices(self._x, *self._window, self._ceil)
         return y if self._single else y.view(*x.shape[:2], *y.shape[1:])
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
         flat = dy if self._single else dy.flatten(0, 1)
         dx: Tensor = _max_pool2d_with_indices_backward(flat, self._x, *self._window, self._ceil, self._where)
         return dx if self._single else dx.view(*dy.shape[:2], *dx.shape[1:])
@@ -182,11 +227,20 @@ class Dropout:
         self._kept = 1 - module.p
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
-        self._mask = torch.empty_like(x).bernoulli_(self._kept).div_(self._kept) if training else None
+        self._mask = mask(x, self._kept) if training and self._kept < 1 else None
         return x if self._mask is None else x * self._mask
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
         return dy if self._mask is None else dy * self._mask
+
+
+def mask(x: Tensor, kept: float) -> Tensor:
+    """1 / kept for about this share of the numbers and 0 for the others, by sixteen random bits each: quicker than
+    torch's own, which draws a whole number for each. The share is rounded to a 65,536th."""
+    share = min(max(round(kept * 65536), 1), 65535)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
+    return torch.lt(drawn, share - 32768, out=torch.empty(x.shape)).mul_(65536 / share)
 
 
 class Flatten:
@@ -199,7 +253,7 @@ class Flatten:
         self._shape = x.shape
         return x.flatten(self._from)
 
-    def backward(self, dy: Tensor, /) -> Tensor:
+    def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
         return dy.view(self._shape)
 
 
@@ -212,17 +266,19 @@ class Sequence:
         self._backwards = layers[own[0] :][::-1]  # what comes before has nothing to learn
         self.draws = any(isinstance(layer, Dropout) for layer in layers)
 
-    def differentiate(self, x: Tensor, y: Tensor, *, training: bool = True) -> Tensor:
-        """Write the gradients of the mean loss of every model, and return those losses.
+    def differentiate(self, x: Tensor, y: Tensor, *, training: bool = True, lr: float | None = None) -> Tensor:
+        """Write the gradients of the mean loss of every model, and return those losses; or, with a rate, let the
+        weights take a step, which is quicker than to write gradients down first.
 
         For one model x is (batch, ...) and y (batch); for several (models, batch, ...) and (models, batch), with
         PADDING where a model has fewer examples than the others.
         """
-        for layer in self._layers:
-            x = layer.forward(x, training=training)
-        losses, dy = cross_entropy(x, y)
-        for layer in self._backwards:
-            dy = layer.backward(dy)
+        with torch.inference_mode():  # operators need not look whether anybody wants a gradient
+            for layer in self._layers:
+                x = layer.forward(x, training=training)
+            losses, dy = cross_entropy(x, y)
+            for layer in self._backwards:
+                dy = layer.backward(dy, lr)
         return losses
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -21,33 +20,36 @@ Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | int]
 
 @dataclass(frozen=True)
 class Row:
-    """One visit: its client, the positions of its batches, and the generator that its data is augmented from."""
+    """One visit: its client, the positions of its examples, pass by pass, in batches of at most `batch`, and the
+    generator that its data is augmented from."""
 
     client: ClientData
-    positions: Iterator[torch.Tensor]
+    passes: Iterator[torch.Tensor]
+    batch: int
     draw: np.random.Generator
     steps: int
 
+    @property
+    def positions(self) -> Iterator[torch.Tensor]:
+        """Batch by batch."""
+        for order in self.passes:
+            yield from torch.split(order, self.batch)
 
-CHUNK = 1 << 19
+
+CHUNK = 1 << 20
 """About so many bytes of inputs are gathered at once: several small batches cost hardly more than one."""
 
 
 def alone(row: Row) -> Iterator[Batch]:
     """The batches of one visit."""
-    if row.client.examples.draws:
-        for positions in row.positions:
-            x, y = row.client.take(positions, row.draw)
-            yield x, y, positions.shape[0]
-        return
-    each = math.prod(row.client.examples.shape) * 4
-    while parts := list(islice(row.positions, 1)):
-        counts = [parts[0].shape[0]]
-        more = max(CHUNK // (each * counts[0]), 1) - 1
-        parts += islice(row.positions, more)
-        counts += [part.shape[0] for part in parts[1:]]
-        x, y = row.client.take(torch.cat(parts) if more else parts[0], None)
-        yield from zip(torch.split(x, counts), torch.split(y, counts), counts, strict=True)
+    client, batch = row.client, row.batch
+    draw = row.draw if client.examples.draws else None
+    several = 1 if draw else max(CHUNK // (math.prod(client.examples.shape) * 4 * batch), 1)
+    for order in row.passes:
+        for positions in torch.split(order, several * batch):
+            x, y = client.take(positions, draw)
+            for part, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
+                yield part, targets, targets.shape[0]
 
 
 def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:
@@ -97,10 +99,10 @@ class Taken:
     """Every row takes its own examples and draws its own augmentation."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
+        self._rows = [(row.client, row.positions, row.draw) for row in rows]
 
     def batch(self, step: int, going: int) -> Batch:
-        parts = [row.client.take(next(row.positions), row.draw) for row in self._rows[:going]]
+        parts = [client.take(next(positions), draw) for client, positions, draw in self._rows[:going]]
         counts = [y.shape[0] for _, y in parts]
         width = max(counts)
         x, y = parts[0]

@@ -110,9 +110,12 @@ class Sgd:
         """THE loop. It does not know whether it trains one model or several: everything acts on rows as on vectors."""
         desk, velocity, losses = course.desk, course.velocity, course.losses
         weights, gradient = desk.weights, desk.gradient
+        plain = self.plain and course.force is None and course.loss_of is None
         for x, y, count in batches:
-            loss = self.differentiate(desk, x, y, course.loss_of)
+            loss = desk.step(x, y, course.lr) if plain else self.differentiate(desk, x, y, course.loss_of)
             losses.add_(loss, alpha=count) if isinstance(count, int) else losses.addcmul_(loss, count)
+            if plain:
+                continue
             if self.clip is not None:
                 norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
                 gradient.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
@@ -122,6 +125,11 @@ class Sgd:
                 gradient.add_(weights, alpha=self.weight_decay)
             step = gradient if velocity is None else velocity.mul_(self.momentum).add_(gradient)
             weights.add_(step, alpha=-course.lr)
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step is the gradient times the rate and nothing more."""
+        return self.clip is None and not (self.momentum or self.weight_decay or self.sam)
 
     def differentiate(self, desk: Desk | Stack, x: torch.Tensor, y: torch.Tensor, loss_of: Loss | None) -> torch.Tensor:
         """Fill the desk's gradient from a batch and return the loss at the weights themselves."""
@@ -153,16 +161,16 @@ class Sgd:
         """The batches that this visit draws."""
         draw = seeds.rng(visit.seed, *labels(visit))
         size = visit.client.size
-        return Row(visit.client, self.batches(size, draw), draw, self.lengths(size)[0])
+        steps, _ = self.lengths(size)
+        return Row(visit.client, self.passes(size, draw), min(self.batch or size, size), draw, steps)
 
-    def batches(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
-        """Positions of every batch: a fresh shuffle per pass, the last batch of a pass may be smaller."""
-        left, _ = self.lengths(size)
+    def passes(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Positions in a fresh order per pass; the last pass ends where the last step does."""
+        _, left = self.lengths(size)
         while left > 0:
             order = torch.from_numpy(draw.permutation(size))
-            parts = torch.split(order, min(self.batch or size, size))
-            yield from parts[:left]
-            left -= len(parts)
+            yield order[:left] if left < size else order
+            left -= size
 
     def lengths(self, size: int) -> tuple[int, int]:
         """How many steps a visit to a client of this size has, and how many examples it processes."""

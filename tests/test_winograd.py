@@ -1,0 +1,98 @@
+"""Convolutions with fewer multiplications; the oracle is torch's convolution in double precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from fedrelay import Task
+from fedrelay.models import LeNet5
+from fedrelay.models.winograd import PAIRS, Filtering, Points, best_points
+
+
+def worked(points: Points, taps: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+    """One tile by way of the points."""
+    at = [torch.empty(1) for _ in range(points.count)]
+    points.forth(list(pixels.split(1)), at)
+    products = [value * factor for value, factor in zip(at, points.filters @ taps, strict=True)]
+    out = [torch.empty(1) for _ in range(points.outputs)]
+    points.back(products, out)
+    return torch.cat(out)
+
+
+@pytest.mark.parametrize("pairs", range(1, len(PAIRS) + 1))
+@pytest.mark.parametrize("taps", [2, 3, 4, 5])
+def test_a_tile_is_filtered_exactly(taps, pairs):
+    if 2 * pairs + 2 <= taps:
+        return
+    points, draw = Points(taps, pairs), torch.Generator().manual_seed(taps)
+    assert points.outputs == points.count - taps + 1
+    line = torch.randint(-4, 5, (taps,), generator=draw).float()
+    pixels = torch.randint(-4, 5, (points.count,), generator=draw).float()
+    expected = [float(line @ pixels[first : first + taps]) for first in range(points.outputs)]
+    assert worked(points, line, pixels).tolist() == pytest.approx(expected, abs=1e-3)
+
+
+CASES = [
+    # filters, channels, (high, wide), batch, (height, width), padding
+    (64, 64, (5, 5), 9, (14, 14), (0, 0)),  # LeNet-5; the last tile is not full
+    (64, 32, (3, 3), 10, (30, 30), (0, 0)),  # pfl-research's
+    (64, 32, (5, 5), 20, (14, 14), (2, 2)),  # LEAF's
+    (96, 64, (3, 3), 6, (15, 18), (1, 0)),
+    (64, 64, (2, 5), 12, (9, 21), (0, 1)),
+]
+
+
+@pytest.mark.parametrize(("filters", "channels", "kernel", "batch", "size", "padding"), CASES)
+def test_values_and_gradients_are_those_of_plain_convolution(filters, channels, kernel, batch, size, padding):
+    draw = torch.Generator().manual_seed(1)
+    x = torch.randn(batch, *size, channels, generator=draw).permute(0, 3, 1, 2)
+    weight = torch.randn(filters, *kernel, channels, generator=draw)
+    bias = torch.randn(filters, generator=draw)
+    filtering = Filtering(weight, gradient := torch.empty_like(weight), padding)
+    y = filtering.forward(x, bias)
+    assert y is not None, "plain convolution was taken, so nothing is tested"
+    exact = [part.double().requires_grad_() for part in (x, weight.permute(0, 3, 1, 2), bias)]
+    expected = functional.conv2d(*exact, padding=padding)
+    assert off(y, expected) < 3e-6
+    dy = torch.randn(y.shape, generator=draw).contiguous(memory_format=torch.channels_last)
+    expected.backward(dy.double())
+    dx = filtering.backward(dy)
+    assert off(dx, exact[0].grad) < 3e-6
+    assert off(gradient.permute(0, 3, 1, 2), exact[1].grad) < 3e-6
+
+
+def off(found: torch.Tensor, expected: torch.Tensor | None) -> float:
+    """The relative error."""
+    assert expected is not None
+    assert found.shape == expected.shape
+    return float((found.double() - expected.detach()).norm() / expected.detach().norm())
+
+
+@pytest.mark.parametrize(
+    ("filters", "batch", "rows", "columns"),
+    [
+        ((64, 5, 5, 3), 64, 28, 28),  # too few channels
+        ((32, 3, 3, 16), 32, 14, 14),
+        ((64, 5, 5, 64), 1, 10, 10),  # a single image
+        ((64, 5, 1, 64), 64, 10, 10),  # nothing to save along a width of one tap
+        ((64, 5, 9, 64), 64, 10, 10),  # more taps than points
+    ],
+)
+def test_plain_convolution_is_taken_where_it_is_cheaper(filters, batch, rows, columns):
+    assert best_points(filters, batch, rows, columns) is None
+
+
+@pytest.mark.parametrize("size", [64, 20, 2])
+def test_a_network_with_it_has_the_gradient_of_autograd(size):
+    task = Task(LeNet5(), (3, 32, 32), 10)
+    desk, draw = task.desk, torch.Generator().manual_seed(3)
+    x = torch.randn(size, 32, 32, 3, generator=draw).permute(0, 3, 1, 2)
+    y = torch.randint(0, 10, (size,), generator=draw)
+    desk.load(task.init(2), training=True)
+    loss = desk.differentiate(x, y).clone()
+    gradient = desk.gradient.clone()
+    expected = desk.differentiate(x, y, desk.loss)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    assert off(gradient, desk.gradient) < 5e-3  # rounding decides which of two equal pixels is the largest of a window
