@@ -1,7 +1,8 @@
 """G: memory and seconds per round as the number of clients grows, with and without client memory.
 
-Every row is a process of its own, so that its peak is its own. Stateful clients keep a vector as large as the model
-(SCAFFOLD) and spill beyond 64 MB.
+Every row is a process of its own, so that its peak is its own. All clients have the same number of examples, however
+many clients there are, and everybody's data is there in every row, so that rows differ in nothing but the clients.
+Stateful clients keep a vector as large as the model (SCAFFOLD) and spill beyond 64 MB.
 """
 
 from __future__ import annotations
@@ -13,36 +14,38 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 from fedrelay import Federation, Sgd, Task, advance, start
 from fedrelay.algorithms import fedavg, scaffold
-from fedrelay.data import Iid, synthetic
+from fedrelay.data import synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
 
-PER_ROUND, ROUNDS = 20, 60
+COUNTS = (1_000, 10_000, 100_000)
+SIZE, PER_ROUND, ROUNDS = 10, 20, 100
 
 
 def one(clients: int, memory: bool) -> dict[str, float]:
-    source = synthetic(examples=200_000, shape=(32,), test_examples=2)
-    local = Sgd(batch=2)
-    few = Federation.split(source, Iid(), 100)  # what is loaded on first use is not the clients'
-    trained(few, scaffold(local=local, fraction=0.2) if memory else fedavg(local=local, fraction=0.2), 3)
+    source = synthetic(examples=COUNTS[-1] * SIZE, shape=(32,), test_examples=2)
+    order = np.random.default_rng(0).permutation(COUNTS[-1] * SIZE)
+    method, local = scaffold if memory else fedavg, Sgd(batch=SIZE)
+
+    def trained(clients: int, rounds: int) -> float:
+        federation = Federation.of(source, np.split(order[: clients * SIZE], clients))
+        engine = Inline(federation, Task.of(Mlp(hidden=(100,)), federation), memory_limit=64.0)
+        algorithm = method(local=local, fraction=PER_ROUND / clients)
+        state, times = start(algorithm, engine), []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            state = advance(algorithm, engine, state)
+            times.append(time.perf_counter() - began)
+        return statistics.median(times)
+
+    trained(100, 3)  # what is loaded on first use is not the clients'
     before = peak()
-    federation = Federation.split(source, Iid(), clients)
-    fraction = PER_ROUND / clients
-    algorithm = scaffold(local=local, fraction=fraction) if memory else fedavg(local=local, fraction=fraction)
-    seconds = trained(federation, algorithm, ROUNDS)
+    seconds = trained(clients, ROUNDS)
     return {"clients": clients, "memory": memory, "megabytes": peak() - before, "seconds": seconds}
-
-
-def trained(federation: Federation, algorithm, rounds: int) -> float:
-    engine = Inline(federation, Task.of(Mlp(hidden=(100,)), federation), memory_limit=64.0)
-    state, times = start(algorithm, engine), []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        state = advance(algorithm, engine, state)
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
 
 
 def peak() -> float:
@@ -55,7 +58,7 @@ def main() -> None:
         return
     rows = []
     for memory in ("stateless", "memory"):
-        for clients in (1_000, 10_000, 100_000):
+        for clients in COUNTS:
             command = [sys.executable, __file__, str(clients), memory]
             rows.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
     print(json.dumps(rows))

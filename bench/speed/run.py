@@ -2,7 +2,7 @@
 
     python bench/speed/run.py --peers .peers/bin/python [--only A D] [--repetitions 5] [--seconds 2]
 
-Writes results.json beside this file, and the table and chart of docs/performance.md.
+Writes bench/results.json, and the table and chart of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ EXTRA = {"F": "hops.py", "G": "many.py"}
 PATIENCE = 180
 """Seconds until a contender that does not answer is left out."""
 
+LONG = 5e11
+"""Floating-point operations of a round that takes seconds."""
+
 LEAST, ENOUGH = 3, 60
 """After so many repetitions, a workload that has taken so many seconds is done."""
 
@@ -45,6 +48,11 @@ class Contender:
     facts: dict[str, Any] = field(default_factory=dict)
     rounds: int = 1
     speeds: list[float] = field(default_factory=list)
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """Who it is, and the arguments after the workload."""
+        return self.name, *self.command[3:]
 
     def start(self) -> None:
         paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -111,13 +119,13 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
     return found
 
 
-def fastest(settings: list[Contender], seconds: float) -> Contender | None:
-    """Start a contender with each setting, and keep the one that is quickest."""
+def fastest(settings: list[Contender], seconds: float, *, long: bool) -> Contender | None:
+    """Start a contender with each setting, and keep the one that is quickest; a long first round is enough to tell."""
     best: Contender | None = None
     for one in settings:
         try:
             one.start()  # with a first round
-            each = one.ask(1)
+            each = one.facts["first"] if long else one.ask(1)
             if each < seconds / 3:  # too quick to tell
                 count = max(int(seconds / 3 / each), 1)
                 each = one.ask(count) / count
@@ -136,11 +144,18 @@ def fastest(settings: list[Contender], seconds: float) -> Contender | None:
     return best
 
 
-def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dict[str, Any]:
-    """All contenders of a workload, in turn."""
+def measure(
+    work: Workload, peers: str, repetitions: int, seconds: float, settled: set[tuple[str, ...]]
+) -> dict[str, Any]:
+    """All contenders of a workload, in turn. Which setting is fastest for a model is `settled` once."""
     print(f"{work.name}: {work.about}", file=sys.stderr)
-    chosen = [fastest(settings, seconds) for settings in contenders(work.name, peers)]
+    long = work.examples * work.flops > LONG
+    chosen = []
+    for settings in contenders(work.name, peers):
+        known = [one for one in settings if (work.model, *one.setting) in settled]
+        chosen.append(fastest(known or settings, seconds, long=long))
     running = [one for one in chosen if one is not None]
+    settled.update((work.model, *one.setting) for one in running)
     began = time.perf_counter()
     for repetition in range(repetitions):
         if repetition >= LEAST and time.perf_counter() - began > ENOUGH:
@@ -179,15 +194,16 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[*WORKLOADS, *EXTRA], choices=[*WORKLOADS, *EXTRA])
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one measurement, at least one round")
-    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "results.json")
     options = parser.parse_args()
     peers = str(Path(options.peers).absolute())  # not resolved: a link out of an environment leads out of it
     began = time.time()
     results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {}
     results["machine"] = machine.describe()
+    settled: set[tuple[str, ...]] = set()
     for name in options.only:
         if name in WORKLOADS:
-            results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds)
+            results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds, settled)
         else:
             results[name] = extra(EXTRA[name])
         results["minutes"] = (time.time() - began) / 60
