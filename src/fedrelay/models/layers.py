@@ -291,10 +291,20 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return loss, _log_softmax_backward_data(into, logs, 1, logits.dtype)
     logs, targets = _log_softmax(logits.flatten(0, 1), 1, False), y.reshape(-1)
     each, total = _nll_loss_forward(logs, targets, None, 0, PADDING)
-    share = (y != PADDING).sum(1, keepdim=True).to(logits.dtype).reciprocal_()
-    into = _nll_loss_backward(share.expand(y.shape).reshape(-1), logs, targets, None, 0, PADDING, total)
-    losses = (each.view(y.shape) * share).sum(1)
+    if int(targets.min()) == PADDING:
+        share = (y != PADDING).sum(1, keepdim=True).to(logits.dtype).reciprocal_()
+        shares, losses = share.expand(y.shape).reshape(-1), (each.view(y.shape) * share).sum(1)
+    else:  # nearly always, and much shorter
+        shares, losses = _shares(*y.shape), each.view(y.shape).mean(1)
+    into = _nll_loss_backward(shares, logs, targets, None, 0, PADDING, total)
     return losses, _log_softmax_backward_data(into, logs, 1, logits.dtype).view(logits.shape)
+
+
+@cache
+def _shares(models: int, size: int) -> Tensor:
+    """What every example counts in the mean of its model."""
+    with torch.inference_mode(mode=False):
+        return torch.full((models * size,), 1 / size)
 
 
 _ONE = torch.ones(())
