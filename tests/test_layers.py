@@ -115,6 +115,26 @@ def test_a_model_that_autograd_differentiates_takes_the_same_step():
     torch.testing.assert_close(task.desk.weights, expected)
 
 
+def test_losses_can_be_summed_in_place():
+    task, (x, y) = Task(Mlp(), (6,), 10), batch((6,), 4, seed=1)
+    task.desk.load(task.init(0), training=True)
+    total = task.desk.differentiate(x, y)
+    once = float(total)
+    total += task.desk.differentiate(x, y)
+    assert float(total) == pytest.approx(2 * once)
+
+
+def test_images_are_dropped_in_the_order_of_memory():
+    x = torch.empty(2, 5, 4, 3).permute(0, 3, 1, 2)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        found = mask(x, 0.5)
+        torch.manual_seed(1)
+        expected = mask(torch.empty(2, 5, 4, 3), 0.5).permute(0, 3, 1, 2)
+    assert torch.equal(found, expected)
+    assert found.stride() == x.stride()
+
+
 @pytest.mark.parametrize("kept", [0.75, 0.5, 0.2, 1e-9])
 def test_a_mask_keeps_its_share_and_the_mean(kept):
     with torch.random.fork_rng():
@@ -168,6 +188,17 @@ def hooked() -> nn.Module:
     return network
 
 
+def tied() -> nn.Module:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+    network[3].weight = network[1].weight
+    return network
+
+
+class Backwards(nn.Flatten):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).flip(1)
+
+
 def twice() -> nn.Module:
     layer = nn.Linear(6, 6)
     return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), layer)
@@ -185,7 +216,9 @@ def frozen() -> nn.Module:
         Residual(),
         hooked(),
         twice(),
+        tied(),
         frozen(),
+        nn.Sequential(Backwards(), nn.Linear(6, 6)),
         nn.Sequential(nn.Flatten(), nn.Linear(6, 6), nn.BatchNorm1d(6)),
         nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(6, 6))),
         nn.Sequential(nn.Linear(6, 6)),  # without Flatten it could also act on every position of a sequence

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, deployed, train, vectors
 from fedrelay.algorithms import fedseq
@@ -20,7 +21,8 @@ from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool
 from fedrelay.engines.dispatch import Bundles
 from fedrelay.engines.parcels import Folder
-from fedrelay.models import Quadratic, SmallCnn
+from fedrelay.models import Own, Quadratic, SmallCnn
+from fedrelay.models.winograd import best_points
 from fedrelay.types import Baton, Chain, Report
 
 SEED = 3
@@ -138,14 +140,33 @@ def test_results_stay_good_when_the_shared_memory_is_used_again(pool):
     assert told([first]) == before
 
 
-def test_the_model_is_the_same_to_the_bit_as_inline_whatever_the_number_of_workers():
+WIDE = Own(
+    nn.Sequential(
+        *(nn.Conv2d(1, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 5, padding=2), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Dropout(0.25), nn.Linear(1024, 10)),
+    )
+)
+"""Steps straight into the weights, with dropout and a convolution of few multiplications."""
+
+
+def test_the_wide_model_has_what_it_is_for():
+    assert best_points((64, 5, 5, 64), 32, 8, 8) is not None
+    assert Task(WIDE, (1, 8, 8), 10).desk.draws
+
+
+@pytest.mark.parametrize(
+    ("model", "local"),
+    [(SmallCnn(channels=(4,)), Sgd(batch=8, lr=0.1, momentum=0.5)), (WIDE, Sgd(batch=32, lr=0.01))],
+    ids=["small", "wide"],
+)
+def test_the_model_is_the_same_to_the_bit_as_inline_whatever_the_number_of_workers(model, local):
     federation = Federation.split(digits(), Dirichlet(alpha=0.1), 12, SEED)
-    algorithm = fedseq(local=Sgd(batch=8, lr=0.1, momentum=0.5), fraction=1.0, max_clients=2)
+    algorithm = fedseq(local=local, fraction=1.0, max_clients=2)
 
     def fingerprints(engine) -> list[str]:
         return [vectors.sha256(deployed(state)) for state in train(algorithm, engine, rounds=2)]
 
-    task = Task.of(SmallCnn(channels=(4,)), federation)
+    task = Task.of(model, federation)
     expected = fingerprints(Inline(federation, task, SEED, threads=1))
     assert expected[0] != expected[1]
     with Pool(federation, task, SEED, workers=1) as engine:
@@ -153,6 +174,26 @@ def test_the_model_is_the_same_to_the_bit_as_inline_whatever_the_number_of_worke
             engine.workers = workers  # one after another is quicker than three engines
             assert fingerprints(engine) == expected
             assert len(pids(engine)) == workers
+
+
+class Threads:
+    """Is pickled as the number of threads that operators have where it is pickled."""
+
+    def __reduce__(self):
+        return int, (torch.get_num_threads(),)
+
+
+@dataclass(frozen=True)
+class Tell:
+    def __call__(self, baton, visit):
+        return baton, visit.memory, Report(visit.client.id, 1, {}, {"threads": Threads()})
+
+
+def test_workers_have_one_thread_between_visits_too(federation, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # what a worker would have by itself
+    with Pool(federation, Task.of(Quadratic(), federation), SEED, workers=1) as engine:
+        (outcome,) = engine.run(Tell(), chains((0,)), {}, 1)
+    assert outcome.reports[0].uplink == {"threads": 1}
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_chains_are_run_again(pool, inline, tmp_path, caplog):
@@ -282,14 +323,15 @@ if __name__ == "__main__":
     outcomes = engine.run(test_pool.Slow(), test_pool.chains((0, 1), (3,)), {{}}, 1)
     next(outcomes)
     print(engine._hired.crew._folder.path, *[one.process.pid for one in engine._hired.crew.workers], flush=True)
-    next(outcomes)
+    {rest}
 """
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_workers_at_work_do_not_outlive_their_parent(tmp_path, end):
+@pytest.mark.parametrize("rest", ["next(outcomes)", "time.sleep(99)"], ids=["at work", "idle"])
+def test_workers_do_not_outlive_their_parent(tmp_path, end, rest):
     script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(path=[str(Path(__file__).parent), *sys.path]))
+    script.write_text(PARENT.format(path=[str(Path(__file__).parent), *sys.path], rest=rest))
     with subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from fedrelay import BadInput, Federation, Sgd, Task
 from fedrelay.data import Iid, digits
 from fedrelay.models import Mlp
 from fedrelay.types import Baton, Visit
+from fedrelay.visits import batches
 from fedrelay.visits.schedules import Cosine, Exponential, Step
 
 
@@ -78,13 +81,28 @@ def test_the_received_baton_is_not_changed(federation, task):
         ({"epochs": 1, "batch": 64}, [10]),
     ],
 )
-def test_batches_pass_over_every_example_once_an_epoch(settings, sizes):
-    passes = Sgd(**settings).passes(10, np.random.default_rng(0))
-    found = [batch for order in passes for batch in order.split(settings["batch"] or 10)]
+def test_batches_pass_over_every_example_once_an_epoch(federation, task, settings, sizes):
+    visit = replace(visit_of(federation, task), client=replace(federation.client(3), rows=torch.arange(10)))
+    row = Sgd(**settings).row(visit)
+    assert row.steps == len(sizes)
+    found = list(row.positions())
     assert [len(batch) for batch in found] == sizes
     if "epochs" in settings:
         for epoch in np.split(torch.cat(found).numpy(), settings["epochs"]):
             assert sorted(epoch) == list(range(10))
+
+
+@pytest.mark.parametrize("chunk", [1, 2000, 10**9])
+def test_batches_are_the_same_however_many_are_gathered_at_once(federation, task, monkeypatch, chunk):
+    visit, local = visit_of(federation, task), Sgd(epochs=3, batch=7)
+    expected = [federation.client(3).take(positions, None) for positions in local.row(visit).positions()]
+    monkeypatch.setattr(batches, "CHUNK", chunk)
+    found = list(batches.alone(local.row(visit)))
+    assert len(found) == len(expected)
+    for (x, y, count), (inputs, targets) in zip(found, expected, strict=True):
+        assert torch.equal(x, inputs)
+        assert torch.equal(y, targets)
+        assert count == len(targets)
 
 
 def test_batches_differ_from_round_to_round_and_from_hop_to_hop(federation, task):

@@ -19,7 +19,7 @@ class Gate:
         self._leave = leave
         self._left = 0
         self._rounds = 0
-        self._began = time.perf_counter()
+        self._began = 0.0
         self._warm = False
 
     def tick(self) -> None:
@@ -30,7 +30,7 @@ class Gate:
             say(seconds=time.perf_counter() - self._began, rounds=self._rounds)
         else:
             self._warm = True
-            say(first=time.perf_counter() - self._began, **self.facts)
+            say(**self.facts)
         line = sys.stdin.readline()
         if not line:
             self._leave()

@@ -48,7 +48,7 @@ def table(results: dict[str, Any]) -> str:
             "|---:|---|---:|---:|",
         ]
         for row in results["G"]:
-            kind = "a vector each, 64 MB of them resident" if row["memory"] else "none"
+            kind = "a vector each, 8 MB of them resident" if row["memory"] else "none"
             lines.append(f"| {row['clients']:,} | {kind} | {row['megabytes']:.0f} | {row['seconds'] * 1000:.1f} |")
         lines.append("")
     return "\n".join(lines)

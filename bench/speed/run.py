@@ -32,9 +32,6 @@ EXTRA = {"F": "hops.py", "G": "many.py"}
 PATIENCE = 180
 """Seconds until a contender that does not answer is left out."""
 
-LONG = 5e11
-"""Floating-point operations of a round that takes seconds."""
-
 LEAST, ENOUGH = 3, 60
 """After so many repetitions, a workload that has taken so many seconds is done."""
 
@@ -48,11 +45,7 @@ class Contender:
     facts: dict[str, Any] = field(default_factory=dict)
     rounds: int = 1
     speeds: list[float] = field(default_factory=list)
-
-    @property
-    def setting(self) -> tuple[str, ...]:
-        """Who it is, and the arguments after the workload."""
-        return self.name, *self.command[3:]
+    _process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -70,12 +63,14 @@ class Contender:
 
     def ask(self, rounds: int) -> float:
         """Seconds that so many rounds take."""
+        assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(f"{rounds}\n")
         self._process.stdin.flush()
         return float(self._answer()["seconds"])
 
     def _answer(self) -> dict[str, Any]:
+        assert self._process is not None
         assert self._process.stdout is not None
         watch = threading.Timer(PATIENCE, self._process.kill)
         watch.start()
@@ -89,6 +84,8 @@ class Contender:
         raise RuntimeError(f"{' '.join(self.command)} ended or took too long: run it by hand to see why")
 
     def end(self) -> None:
+        if self._process is None:
+            return
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -109,7 +106,7 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
     found = [
         of("fedrelay", sys.executable, "ours", "1 auto"),
         of("plain PyTorch", peers, "plain", *threads),
-        of("pfl-research", peers, "pfl_research", *threads),
+        of("pfl-research", peers, "pfl_research", *(f"{count} 1" for count in threads), f"1 {CORES}"),
         of("Flower", peers, "flower", *threads),
         of("bound", peers, "bound", threads[-1]),
     ]
@@ -119,13 +116,13 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
     return found
 
 
-def fastest(settings: list[Contender], seconds: float, *, long: bool) -> Contender | None:
-    """Start a contender with each setting, and keep the one that is quickest; a long first round is enough to tell."""
+def fastest(settings: list[Contender], seconds: float) -> Contender | None:
+    """Start a contender with each setting, and keep the one that is quickest."""
     best: Contender | None = None
     for one in settings:
         try:
             one.start()  # with a first round
-            each = one.facts["first"] if long else one.ask(1)
+            each = one.ask(1)
             if each < seconds / 3:  # too quick to tell
                 count = max(int(seconds / 3 / each), 1)
                 each = one.ask(count) / count
@@ -144,18 +141,11 @@ def fastest(settings: list[Contender], seconds: float, *, long: bool) -> Contend
     return best
 
 
-def measure(
-    work: Workload, peers: str, repetitions: int, seconds: float, settled: set[tuple[str, ...]]
-) -> dict[str, Any]:
-    """All contenders of a workload, in turn. Which setting is fastest for a model is `settled` once."""
+def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dict[str, Any]:
+    """All contenders of a workload, in turn."""
     print(f"{work.name}: {work.about}", file=sys.stderr)
-    long = work.examples * work.flops > LONG
-    chosen = []
-    for settings in contenders(work.name, peers):
-        known = [one for one in settings if (work.model, *one.setting) in settled]
-        chosen.append(fastest(known or settings, seconds, long=long))
+    chosen = [fastest(settings, seconds) for settings in contenders(work.name, peers)]
     running = [one for one in chosen if one is not None]
-    settled.update((work.model, *one.setting) for one in running)
     began = time.perf_counter()
     for repetition in range(repetitions):
         if repetition >= LEAST and time.perf_counter() - began > ENOUGH:
@@ -200,10 +190,9 @@ def main() -> int:
     began = time.time()
     results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {}
     results["machine"] = machine.describe()
-    settled: set[tuple[str, ...]] = set()
     for name in options.only:
         if name in WORKLOADS:
-            results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds, settled)
+            results[name] = measure(WORKLOADS[name], peers, options.repetitions, options.seconds)
         else:
             results[name] = extra(EXTRA[name])
         results["minutes"] = (time.time() - began) / 60

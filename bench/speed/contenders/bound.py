@@ -1,4 +1,7 @@
-"""What matrix multiplication at full speed would allow: one large product a "round"."""
+"""What matrix multiplication at full speed would allow: one large product a "round".
+
+Speeds are by the operations of plain convolution; who needs fewer can be above it.
+"""
 
 from __future__ import annotations
 

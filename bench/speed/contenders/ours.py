@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import torch
 from gate import Gate
-from workloads import LR, WORKLOADS
+from workloads import LR, WORKLOADS, Workload
 
 import fedrelay
 from fedrelay import Federation, Sgd, Task, train
@@ -18,12 +19,15 @@ from fedrelay.models import LeNet5, Logistic, Mlp, PflCnn
 MODELS = {"logistic": Logistic(), "mlp": Mlp(), "lenet": LeNet5(), "cnn": PflCnn()}
 
 
-def main() -> None:
-    work, engine_name = WORKLOADS[sys.argv[1]], sys.argv[3]
+def federation_of(work: Workload) -> Federation:
     x, y = (torch.from_numpy(part) for part in work.data())
     source = Source("bench", Examples(x, y), Examples(x[:2], y[:2]), classes=10)
-    rows = [range(i, i + work.size) for i in range(0, len(x), work.size)]
-    federation = Federation.of(source, [torch.tensor(part).numpy() for part in rows])
+    return Federation.of(source, np.split(np.arange(len(x)), work.clients))
+
+
+def main() -> None:
+    work, engine_name = WORKLOADS[sys.argv[1]], sys.argv[3]
+    federation = federation_of(work)
     local = Sgd(epochs=work.epochs, batch=work.batch, lr=LR)
     engine = ENGINES[engine_name](federation, Task.of(MODELS[work.model], federation))
     if work.chain > 1:

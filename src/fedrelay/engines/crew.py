@@ -61,7 +61,9 @@ class Worker:
         return reply
 
     def end(self) -> None:
-        """Stop it: at once if it is at work, else as soon as it notices that there is no more."""
+        """Stop it: at once if it is at work, else as soon as it reads that there is no more."""
+        with contextlib.suppress(OSError):  # it has died
+            self.connection.send_bytes(pickle.dumps(("end", b"")))
         self.connection.close()
         if self.job is not None or not self.ready:
             self.process.terminate()

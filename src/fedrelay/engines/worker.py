@@ -70,19 +70,27 @@ class Reply:
 
 
 def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
-    """The life of a worker. Messages are (`"round"` or `"job"`, parcel); a job is answered with a parcel."""
+    """The life of a worker. Messages are (`"round"` or `"job"` or `"end"`, parcel); a job is answered with a parcel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
-    threading.Thread(target=end_with_parent, args=(folder,), daemon=True).start()
+    watch = threading.Thread(target=end_with_parent, args=(folder,), daemon=True)
+    watch.start()
     keep_memory()
     torch.set_num_threads(1)  # also between jobs: a second thread, once used, waits busily and takes a core from others
     ground: Ground = Receiver().receive(setup, copy=False)
-    board, inbox, outbox = Receiver(), Receiver(), Sender(Path(folder), name)
+    try:
+        answer_jobs(connection, ground, Sender(Path(folder), name))
+    except (EOFError, OSError):  # the parent has died, and the memory is yet to be given back
+        watch.join()
+
+
+def answer_jobs(connection: Connection, ground: Ground, outbox: Sender) -> None:
+    """Until there are no more."""
+    board, inbox = Receiver(), Receiver()
     current: Round | None = None
     connection.send_bytes(b"")  # ready
     while True:
-        try:
-            kind, message = pickle.loads(connection.recv_bytes())
-        except EOFError:
+        kind, message = pickle.loads(connection.recv_bytes())
+        if kind == "end":
             return
         try:
             if kind == "round":

@@ -8,7 +8,7 @@ vector. With several models everything has a leading dimension of models: batche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import torch
@@ -90,10 +90,9 @@ class Linear:
         return dx
 
 
-@cache
+@lru_cache(64)
 def _ones(count: int) -> Tensor:
-    with torch.inference_mode(mode=False):  # it outlives whoever asks first
-        return torch.ones(1, count)
+    return torch.ones(1, count)
 
 
 class Convolution:
@@ -239,8 +238,9 @@ def mask(x: Tensor, kept: float) -> Tensor:
     torch's own, which draws a whole number for each. The share is rounded to a 65,536th."""
     share = min(max(round(kept * 65536), 1), 65535)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
-    return torch.lt(drawn, share - 32768, out=torch.empty(x.shape)).mul_(65536 / share)
+    found = torch.empty_like(x)
+    drawn = bits.view(torch.int16)[: x.numel()].as_strided(found.shape, found.stride())  # in the order of memory
+    return torch.lt(drawn, share - 32768, out=found).mul_(65536 / share)
 
 
 class Flatten:
@@ -250,11 +250,12 @@ class Flatten:
         self._from = 1 if single else 2
 
     def forward(self, x: Tensor, /, *, training: bool) -> Tensor:
-        self._shape = x.shape
+        self._shape, self._images = x.shape, x.ndim == 4 and not x.is_contiguous()
         return x.flatten(self._from)
 
     def backward(self, dy: Tensor, lr: float | None, /) -> Tensor:
-        return dy.view(self._shape)
+        dx = dy.view(self._shape)
+        return dx.contiguous(memory_format=torch.channels_last) if self._images else dx  # as what comes before is laid
 
 
 class Sequence:
@@ -279,7 +280,7 @@ class Sequence:
             losses, dy = cross_entropy(x, y)
             for layer in self._backwards:
                 dy = layer.backward(dy, lr)
-        return losses
+        return losses.clone()  # what was made in there may not be changed out here
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,11 +301,10 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return losses, _log_softmax_backward_data(into, logs, 1, logits.dtype).view(logits.shape)
 
 
-@cache
+@lru_cache(64)
 def _shares(models: int, size: int) -> Tensor:
     """What every example counts in the mean of its model."""
-    with torch.inference_mode(mode=False):
-        return torch.full((models * size,), 1 / size)
+    return torch.full((models * size,), 1 / size)
 
 
 _ONE = torch.ones(())
@@ -324,7 +324,8 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
     first, images, seen, single = True, True, set[int](), len(weights) == 1
     for name, module in modules(network):
         kind = type(module)
-        if id(module) in seen or hooked(module):
+        tied = any(f"{name}.{own}" not in places for own, _ in module.named_parameters(recurse=False))
+        if id(module) in seen or hooked(module) or tied:
             return None
         seen.add(id(module))
         if kind is nn.Identity:
@@ -341,7 +342,7 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
             found.append(MaxPool(module, single=single))
         elif isinstance(module, nn.Dropout) and kind is nn.Dropout and single and 0 <= module.p < 1:
             found.append(Dropout(module))
-        elif isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
+        elif isinstance(module, nn.Flatten) and kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
             found.append(Flatten(single=single))
             images = False
         else:

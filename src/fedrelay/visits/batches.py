@@ -29,9 +29,8 @@ class Row:
     draw: np.random.Generator
     steps: int
 
-    @property
     def positions(self) -> Iterator[torch.Tensor]:
-        """Batch by batch."""
+        """Batch by batch; the passes are used up with them."""
         for order in self.passes:
             yield from torch.split(order, self.batch)
 
@@ -71,7 +70,7 @@ class Gathered:
     """All rows over the same examples, which are not augmented: one gathering a step."""
 
     def __init__(self, examples: Examples, rows: Sequence[Row]) -> None:
-        drawn = [list(row.positions) for row in rows]
+        drawn = [list(row.positions()) for row in rows]
         counts = np.zeros((rows[0].steps, len(rows)), np.int64)
         for number, batches in enumerate(drawn):
             counts[: len(batches), number] = [batch.shape[0] for batch in batches]
@@ -99,7 +98,7 @@ class Taken:
     """Every row takes its own examples and draws its own augmentation."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = [(row.client, row.positions, row.draw) for row in rows]
+        self._rows = [(row.client, row.positions(), row.draw) for row in rows]
 
     def batch(self, step: int, going: int) -> Batch:
         parts = [client.take(next(positions), draw) for client, positions, draw in self._rows[:going]]

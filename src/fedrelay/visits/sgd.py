@@ -114,7 +114,7 @@ class Sgd:
         for x, y, count in batches:
             loss = desk.step(x, y, course.lr) if plain else self.differentiate(desk, x, y, course.loss_of)
             losses.add_(loss, alpha=count) if isinstance(count, int) else losses.addcmul_(loss, count)
-            if plain:
+            if plain:  # then the step is taken
                 continue
             if self.clip is not None:
                 norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
