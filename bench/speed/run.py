@@ -22,7 +22,7 @@ from typing import Any
 import machine
 import page
 from gate import MARK
-from workloads import WORKLOADS, Workload
+from workloads import TRIAL, WORKLOADS, Workload
 
 HERE = Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -46,6 +46,14 @@ class Contender:
     rounds: int = 1
     speeds: list[float] = field(default_factory=list)
     _process: subprocess.Popen[str] | None = None
+
+    @property
+    def workload(self) -> str:
+        return self.command[2]
+
+    def trial(self) -> Contender:
+        """The same for the short workload."""
+        return Contender(self.name, [*self.command[:2], self.workload + TRIAL, *self.command[3:]])
 
     def start(self) -> None:
         paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -117,6 +125,17 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
 
 
 def fastest(settings: list[Contender], seconds: float) -> Contender | None:
+    """A contender with the setting that is quickest, started; for long workloads tried out on a short one."""
+    if len(settings) > 1 and settings[0].workload + TRIAL in WORKLOADS:
+        best = started([one.trial() for one in settings], seconds)
+        if best is None:
+            return None
+        best.end()
+        settings = [one for one in settings if one.command[3:] == best.command[3:]]
+    return started(settings, seconds)
+
+
+def started(settings: list[Contender], seconds: float) -> Contender | None:
     """Start a contender with each setting, and keep the one that is quickest."""
     best: Contender | None = None
     for one in settings:
@@ -181,7 +200,8 @@ def extra(script: str, *arguments: str) -> Any:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", required=True, help="the Python that has the peers")
-    parser.add_argument("--only", nargs="*", default=[*WORKLOADS, *EXTRA], choices=[*WORKLOADS, *EXTRA])
+    everything = [*(name for name in WORKLOADS if not name.endswith(TRIAL)), *EXTRA]
+    parser.add_argument("--only", nargs="*", default=everything, choices=everything)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one measurement, at least one round")
     parser.add_argument("--out", type=Path, default=HERE.parent / "results.json")

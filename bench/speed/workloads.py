@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,3 +81,13 @@ WORKLOADS = {
     ),
 }
 LR = 0.05
+
+TRIAL = "-trial"
+"""Long workloads have a short one of this name beside them, to find out which setting is fastest."""
+LONG = 2e11
+"""Floating-point operations of a round that takes a second or more."""
+WORKLOADS |= {
+    name + TRIAL: replace(work, name=name + TRIAL, per_round=max(work.per_round // 6, 2))
+    for name, work in WORKLOADS.items()
+    if work.examples * work.flops > LONG
+}
