@@ -41,3 +41,7 @@ class Gate:
 
 def say(**what: object) -> None:
     print(MARK + json.dumps(what), flush=True)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ def describe() -> dict[str, object]:
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gb": round(memory),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
         "torch": version("torch"),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,

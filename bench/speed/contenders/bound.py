@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from gate import Gate
+from gate import Gate, counted
 
 SIDE = 2048
 
@@ -18,7 +18,7 @@ def main() -> None:
     torch.set_num_threads(threads)
     a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     out = torch.empty(SIDE, SIDE)
-    gate = Gate(version=torch.__version__, setting=f"{threads} threads", flops=2 * SIDE**3)
+    gate = Gate(version=torch.__version__, setting=counted(threads, "thread"), flops=2 * SIDE**3)
     while True:
         torch.mm(a, b, out=out)
         gate.tick()

@@ -20,12 +20,12 @@ from flwr.app import ArrayRecord  # noqa: E402
 from flwr.serverapp import ServerApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
 from flwr.simulation import run_simulation  # noqa: E402
-from gate import Gate  # noqa: E402
+from gate import Gate, counted  # noqa: E402
 from workloads import WORKLOADS  # noqa: E402
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 WORK, THREADS = WORKLOADS[sys.argv[1]], int(sys.argv[2])
-GATE = Gate(leave=ray.shutdown, version=flwr.__version__, setting=f"{THREADS} CPUs a client")
+GATE = Gate(leave=ray.shutdown, version=flwr.__version__, setting=f"{counted(THREADS, 'core')} a client")
 SERVER = ServerApp()
 
 

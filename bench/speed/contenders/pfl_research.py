@@ -30,7 +30,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from contenders.networks import network  # noqa: E402
 from contenders.tensors import clients  # noqa: E402
-from gate import Gate  # noqa: E402
+from gate import Gate, counted  # noqa: E402
 from pfl.aggregate.simulate import SimulatedBackend  # noqa: E402
 from pfl.algorithm.base import NNAlgorithmParams  # noqa: E402
 from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: E402
@@ -88,7 +88,7 @@ def main() -> None:
     training = FederatedDataset(lambda user: users[user], sampler)
     inner = Model(network(work.model))
     model = PyTorchModel(inner, torch.optim.SGD, torch.optim.SGD(inner.parameters(), lr=1.0))
-    setting = f"{PROCESSES} processes" if PROCESSES > 1 else f"{THREADS} threads"
+    setting = f"{PROCESSES} processes" if PROCESSES > 1 else counted(THREADS, "thread")
     FederatedAveraging().run(
         NNAlgorithmParams(10**9, evaluation_frequency=10**9, train_cohort_size=work.per_round, val_cohort_size=0),
         SimulatedBackend(training, training),

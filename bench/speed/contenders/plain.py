@@ -7,7 +7,7 @@ import sys
 import torch
 from contenders.networks import network
 from contenders.tensors import clients
-from gate import Gate
+from gate import Gate, counted
 from torch.nn import functional
 from workloads import LR, WORKLOADS
 
@@ -18,7 +18,7 @@ def main() -> None:
     data = clients(work)
     model = network(work.model)
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    gate = Gate(version=torch.__version__, setting=f"{threads} threads")
+    gate = Gate(version=torch.__version__, setting=counted(threads, "thread"))
     draw = torch.Generator().manual_seed(0)
     while True:
         drawn = torch.randperm(len(data), generator=draw)[: work.per_round].tolist()

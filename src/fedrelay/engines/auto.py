@@ -25,7 +25,7 @@ MOST_EXAMPLES = 128
 SECONDS = 0.25
 """How long one way is measured."""
 
-MARGIN = 1.25
+MARGIN = 1.1
 """What is not the same bits as inline with one thread must be so many times faster to be taken."""
 
 START = 0.03
