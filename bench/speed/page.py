@@ -7,6 +7,8 @@ from typing import Any
 
 ORDER = ("fedrelay", "fedrelay inline", "plain PyTorch", "pfl-research", "Flower", "FedJAX", "bound")
 COLOURS = dict(zip(ORDER, ("#0072b2", "#56b4e9", "#999999", "#e69f00", "#d55e00", "#cc79a7", "#dddddd"), strict=True))
+MOST = 3
+"""Bars are at most so many times as long as fedrelay's."""
 BEGIN, END = "<!-- results: made by make bench -->", "<!-- end of results -->"
 
 
@@ -86,18 +88,19 @@ def chart(results: dict[str, Any]) -> str:
     y = 10
     for name in names:
         found = results[name]["rows"]
-        longest = max(1 / row["ratio"] for row in found.values())
-        for who in (who for who in ORDER if who in found):
-            share = 1 / found[who]["ratio"]
-            length = share / max(longest, 1) * width
+        shares = {who: 1 / found[who]["ratio"] for who in ORDER if who in found}
+        longest = min(max(shares.values()), MOST)
+        for who, share in shares.items():
+            length = min(share, longest) / longest * width
             label = f"{name} {who}" if who == "fedrelay" else who
+            value = f"{found[who]['median']:,.0f}" + (" (cut off)" if share > longest else "")
             parts.append(
                 f'<text x="{left - 6}" y="{y + bar - 3}" text-anchor="end">{label}</text>'
                 f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 2}" fill="{COLOURS[who]}"/>'
-                f'<text x="{left + length + 4:.1f}" y="{y + bar - 3}">{found[who]["median"]:,.0f}</text>'
+                f'<text x="{left + length + 4:.1f}" y="{y + bar - 3}">{value}</text>'
             )
             y += bar
         y += gap
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 90}" height="{y}" '
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 110}" height="{y}" '
     style = 'font-family="sans-serif" font-size="11" fill="currentColor">'
     return f"{head}{style}\n" + "\n".join(parts) + "\n</svg>\n"
