@@ -252,7 +252,7 @@ def test_more_workers_than_chains_is_said_once_and_idle_ones_are_not_started(fed
         for round in (1, 2):
             list(engine.run(Count(), chains((0,)), {"told": torch.zeros(2)}, round))
         assert len(engine._hired.crew.workers) == 1
-    assert caplog.text.count("5 workers, but 1 chains in round 1") == 1
+    assert caplog.text.count("5 workers for 1 chain(s) in round 1") == 1
 
 
 def pids(engine: Pool, *, busy: bool = False) -> list[int]:

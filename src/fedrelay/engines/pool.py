@@ -45,7 +45,7 @@ class Pool:
         self._memory.discard()
         if self._asked is not None and self._asked > len(chains):
             count = len(chains)
-            LOG.warning("%d workers, but %d chains in round %d: the others stay idle", self._asked, count, round)
+            LOG.warning("%d workers for %d chain(s) in round %d: the others stay idle", self._asked, count, round)
             self._asked = None  # once is enough
         current = Round(Errand(work, shared, round), chains)
         crew = self._hired.open(current, min(self.workers, len(chains)))
