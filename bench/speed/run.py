@@ -25,7 +25,7 @@ from gate import MARK
 from workloads import TRIAL, WORKLOADS, Workload
 
 HERE = Path(__file__).resolve().parent
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = machine.cores()
 DENSE = ("A", "D")
 EXTRA = {"F": "hops.py", "G": "many.py"}
 """Measurements of fedrelay alone."""

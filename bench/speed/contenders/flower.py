@@ -21,9 +21,9 @@ from flwr.serverapp import ServerApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
 from flwr.simulation import run_simulation  # noqa: E402
 from gate import Gate, counted  # noqa: E402
+from machine import cores  # noqa: E402
 from workloads import WORKLOADS  # noqa: E402
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 WORK, THREADS = WORKLOADS[sys.argv[1]], int(sys.argv[2])
 GATE = Gate(leave=ray.shutdown, version=flwr.__version__, setting=f"{counted(THREADS, 'core')} a client")
 SERVER = ServerApp()
@@ -51,7 +51,7 @@ def main() -> None:
         num_supernodes=len(clients(WORK)),
         backend_config={
             "client_resources": {"num_cpus": THREADS, "num_gpus": 0},
-            "init_args": {"num_cpus": CORES, "include_dashboard": False, "log_to_driver": False},
+            "init_args": {"num_cpus": cores(), "include_dashboard": False, "log_to_driver": False},
         },
     )
 

@@ -59,8 +59,8 @@ class Other:
                 self.process.stdin.write(question)
                 self.process.stdin.flush()
                 good, answer = pickle.load(self.process.stdout)
-            except Exception:
-                self.close()  # an answer that was not read whole must not be taken for the next one
+            except Exception:  # an answer that was not read whole must not be taken for the next one
+                self.close()
                 raise
         if not good:
             raise RuntimeError(answer)
