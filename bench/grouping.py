@@ -29,9 +29,9 @@ from typing import TypeVar
 import numpy as np
 
 from fedrelay.plans import DISTANCES, GROUPERS, Limits, Traits
-from fedrelay.plans.distances import Euclidean
-from fedrelay.plans.groupers import Greedy
-from fedrelay.plans.icg import Icg, balanced_clusters
+from fedrelay.plans.grouping.distances import Euclidean
+from fedrelay.plans.grouping.groupers import Greedy
+from fedrelay.plans.grouping.icg import Icg, balanced_clusters
 
 T = TypeVar("T")
 CLASSES = 62

@@ -21,7 +21,7 @@ from fedrelay.data import Dirichlet, synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
 from fedrelay.plans import Fixed, Traits
-from fedrelay.plans.aside import aside
+from fedrelay.plans.side_process import aside
 
 CLIENTS_TO_A_GROUP = 20
 HIDDEN = 0.5

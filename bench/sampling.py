@@ -26,9 +26,9 @@ from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
-from fedrelay.plans.aside import _other
 from fedrelay.plans.sampling import BySimilarity, BySize, Multinomial, Sampler
 from fedrelay.plans.sampling.urns import _by_size
+from fedrelay.plans.side_process import _other
 
 KEPT = 1024
 DRAWS = 100

@@ -13,16 +13,16 @@ import pytest
 
 from fedrelay import BadInput, Federation, Sgd, Task, advance, start, train
 from fedrelay.algorithms import fedgsp
-from fedrelay.barrier import everyone
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.merges import Mean
+from fedrelay.merges.barriers import everyone
 from fedrelay.models import Mlp
 from fedrelay.plans import Fixed, Grouping, Limits, Traits, regroup
-from fedrelay.plans.aside import _other, aside
-from fedrelay.plans.distances import Euclidean
-from fedrelay.plans.groups import random_groups
-from fedrelay.plans.icg import Icg
+from fedrelay.plans.grouping.distances import Euclidean
+from fedrelay.plans.grouping.groups import random_groups
+from fedrelay.plans.grouping.icg import Icg
+from fedrelay.plans.side_process import _other, aside
 from fedrelay.types import Algorithm, Report
 
 
@@ -76,7 +76,7 @@ def test_what_is_printed_there_does_not_get_between_the_answers():
 
 def test_this_process_goes_on_meanwhile():
     """A second of sleep there holds no lock here; what is asked meanwhile waits its turn."""
-    from fedrelay.plans.beside import beside
+    from fedrelay.plans.background import beside
 
     aside(abs, 1)  # it has started
     began = time.perf_counter()

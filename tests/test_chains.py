@@ -6,7 +6,7 @@ import torch
 
 from fedrelay.merges import Mean
 from fedrelay.plans.chains import in_order
-from fedrelay.plans.groups import Limits, spread
+from fedrelay.plans.grouping.groups import Limits, spread
 from fedrelay.plans.sampling import share
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrelay import BadInput, checkpoint, config
+from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
+from fedrelay.runs import checkpoint
 
 TABLES = {
     "rounds": 5,

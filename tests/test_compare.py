@@ -10,9 +10,9 @@ import tomli_w
 import torch
 
 from fedrelay.cli import main
-from fedrelay.compare import Row, merged, workers
-from fedrelay.engines.dispatch import CORES, cores
+from fedrelay.engines.pool.dispatch import CORES, cores
 from fedrelay.errors import BadInput
+from fedrelay.studies.compare import Row, merged, workers
 
 TABLES = {
     "rounds": 3,

@@ -31,7 +31,7 @@ from fedrelay.merges import Adam, Every, Mean, Median, PlainMean
 from fedrelay.models import Mlp
 from fedrelay.plans import Superclients
 from fedrelay.plans.sampling import SAMPLERS
-from fedrelay.run import deployed, train
+from fedrelay.runs.loop import deployed, train
 from fedrelay.visits.pulls import Proximal, Pulls
 
 LOCAL = Sgd(batch=8, lr=0.1)

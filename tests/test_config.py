@@ -5,8 +5,9 @@ import tomllib
 import pytest
 import tomli_w
 
-from fedrelay import BadInput, config, schema
+from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
+from fedrelay.config import schema
 from fedrelay.visits.schedules import Step
 
 TABLES = {

@@ -8,14 +8,14 @@ import torch
 from fedrelay import Federation, Sgd, Task, advance, start
 from fedrelay.algorithms import fedadam, fedavg, fedcyclic, feddyn, fedprox, fedseq, scaffold
 from fedrelay.algorithms.compose import compose
-from fedrelay.costs import depth, describing, traffic
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline
-from fedrelay.latency import Given, Latency
 from fedrelay.models import Mlp, Quadratic
 from fedrelay.plans.sampling import SAMPLERS
+from fedrelay.runs.costs import depth, describing, traffic
+from fedrelay.runs.latency import Given, Latency
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report
-from fedrelay.visits.probes import OwnFeatures, SameModel
+from fedrelay.visits.probe_networks import OwnFeatures, SameModel
 from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Task2Vec
 
 LOCAL = Sgd(steps=1, batch=0)

@@ -9,7 +9,7 @@ from scipy.spatial import distance as scipy_distance
 from scipy.stats import entropy, wasserstein_distance
 
 from fedrelay.errors import BadInput
-from fedrelay.plans.distances import (
+from fedrelay.plans.grouping.distances import (
     DISTANCES,
     Cosine,
     Euclidean,

@@ -7,9 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from fedrelay import BadInput, config, schema
+from fedrelay import BadInput, config
+from fedrelay.config import schema
+from fedrelay.config.federation import DATA, OPTIONS, federate
 from fedrelay.data import Augment
-from fedrelay.federate import DATA, OPTIONS, federate
 
 
 def table_of_hospitals(folder: Path) -> Path:

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist, cosine
 
 from fedrelay.errors import BadInput
-from fedrelay.measures import balance_ratio, group_counts
-from fedrelay.plans import DISTANCES, GROUPERS, Grouping, Limits, Traits, assignment, limits_of
-from fedrelay.plans.assignment import assign
-from fedrelay.plans.distances import Cosine, Euclidean, Gini, KullbackLeibler, Wasserstein
-from fedrelay.plans.groupers import Greedy, KMeans, Random, dealt
-from fedrelay.plans.groups import fill
-from fedrelay.plans.icg import Icg, balanced_clusters
-from fedrelay.visits.probes import SameModel
+from fedrelay.plans import DISTANCES, GROUPERS, Grouping, Limits, Traits, limits_of
+from fedrelay.plans.grouping import assignment
+from fedrelay.plans.grouping.assignment import assign
+from fedrelay.plans.grouping.distances import Cosine, Euclidean, Gini, KullbackLeibler, Wasserstein
+from fedrelay.plans.grouping.groupers import Greedy, KMeans, Random, dealt
+from fedrelay.plans.grouping.groups import fill
+from fedrelay.plans.grouping.icg import Icg, balanced_clusters
+from fedrelay.runs.measures import balance_ratio, group_counts
+from fedrelay.visits.probe_networks import SameModel
 from fedrelay.visits.traits import TRAITS, ClassHistogram, ClassifierWeights, Confidence, Task2Vec
 
 

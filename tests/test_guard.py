@@ -15,9 +15,9 @@ from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
 from fedrelay.engines.guard import spoiled
-from fedrelay.live import follow
 from fedrelay.merges import Momentum
 from fedrelay.models import Quadratic
+from fedrelay.report.progress import follow
 from fedrelay.types import Baton, Chain, Report
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedrelay import BadInput, guide
+from fedrelay import BadInput
 from fedrelay.algorithms import ALGORITHMS
+from fedrelay.studies import method_tables as guide
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "choose-a-method.md"
 

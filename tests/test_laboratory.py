@@ -12,9 +12,10 @@ import pytest
 import tomli_w
 from rich.console import Console
 
-from fedrelay import BadInput, cli, laboratory
-from fedrelay.laboratory.study import smaller
+from fedrelay import BadInput, cli
 from fedrelay.plans import DISTANCES
+from fedrelay.studies import groupings as laboratory
+from fedrelay.studies.groupings.study import smaller
 
 TABLES = {
     "data": {"name": "digits", "clients": 40, "partition": {"name": "dirichlet", "alpha": 0.0}, "exemplars": 5},

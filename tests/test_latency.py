@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fedrelay import BadInput
-from fedrelay.barrier import everyone, first
-from fedrelay.latency import BYTES, Between, Given, Latency, Load, LogNormal, Same, Tiers
+from fedrelay.merges.barriers import everyone, first
+from fedrelay.runs.latency import BYTES, Between, Given, Latency, Load, LogNormal, Same, Tiers
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State
 
 RNG = np.random.default_rng

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fedrelay import BadInput, Task
+from fedrelay.kernels.layers import PADDING, mask, written_out
 from fedrelay.models import (
     CharLstm,
     ClusteredCnn,
@@ -21,7 +22,6 @@ from fedrelay.models import (
     ResNet18,
     SmallCnn,
 )
-from fedrelay.models.layers import PADDING, mask, written_out
 
 ODD = Own(
     nn.Sequential(

@@ -17,7 +17,7 @@ from fedrelay.data import Iid, digits, quadratic
 from fedrelay.engines import Inline
 from fedrelay.models import CharLstm, Fused, LeNet5, Mlp, Network, Own, Quadratic, ResNet18, SmallCnn
 from fedrelay.models.fused import Fusion
-from fedrelay.run import adapted, deployed, train
+from fedrelay.runs.loop import adapted, deployed, train
 from fedrelay.types import Baton, Visit
 from fedrelay.visits.objectives import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy, looked_at
 

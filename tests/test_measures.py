@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrelay import BadInput, measures
+from fedrelay import BadInput
 from fedrelay.plans.growth import Logarithmic
+from fedrelay.runs import measures
 
 COUNTS = np.array([[8, 0, 0], [0, 4, 0], [0, 2, 4], [3, 3, 3]])
 

@@ -13,13 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrelay import BadInput, Federation, Task, advance, checkpoint, deployed, train
+from fedrelay import BadInput, Federation, Task, advance, deployed, train
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
 from fedrelay.engines.memory import MEGABYTE, Memory, bytes_of
-from fedrelay.engines.parcels import unwrap, wrap
+from fedrelay.engines.packing import unwrap, wrap
 from fedrelay.models import Quadratic
+from fedrelay.runs import checkpoint
 from fedrelay.types import Baton, Report
 
 SMALL = 4096 / MEGABYTE  # room for a few of these trees only

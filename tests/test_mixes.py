@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrelay.data import DirichletClients, Domains, Examples, Federation, OneClass, Partition, QuantitySkew, Source
-from fedrelay.data.dealing import cut
+from fedrelay.data.partitions.apportion import cut
 from fedrelay.errors import BadInput
 
 PACS = ("art_painting", "cartoon", "photo", "sketch")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrelay.data import PARTITIONS, Dirichlet, Examples, Federation, Iid, Natural, Partition, Shards, Source
-from fedrelay.data.dealing import log_weights, seats, shares
+from fedrelay.data.partitions.apportion import log_weights, seats, shares
 from fedrelay.errors import BadInput
 
 

@@ -19,10 +19,10 @@ from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool
-from fedrelay.engines.dispatch import Bundles
-from fedrelay.engines.parcels import Folder
+from fedrelay.engines.packing import Folder
+from fedrelay.engines.pool.dispatch import Bundles
+from fedrelay.kernels.winograd import best_points
 from fedrelay.models import Own, Quadratic, SmallCnn
-from fedrelay.models.winograd import best_points
 from fedrelay.types import Baton, Chain, Report
 
 SEED = 3

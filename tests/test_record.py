@@ -16,12 +16,13 @@ import pytest
 import tomli_w
 import torch
 
-from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, checkpoint, config, start
+from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, config, start
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
-from fedrelay.record import Evaluate, dumps, read_lines, rounds_to
+from fedrelay.runs import checkpoint
+from fedrelay.runs.record import Evaluate, dumps, read_lines, rounds_to
 from fedrelay.types import Baton, Report, State
 
 TABLES = {

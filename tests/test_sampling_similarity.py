@@ -11,7 +11,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
-from fedrelay import BadInput, Federation, Sgd, Task, advance, checkpoint, config, deployed, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, config, deployed, start, train
 from fedrelay.algorithms import (
     fedadam,
     fedasyncseq,
@@ -30,12 +30,15 @@ from fedrelay.algorithms.feddyn import DynamicMerge
 from fedrelay.algorithms.scaffold import ControlMerge
 from fedrelay.data import Dirichlet, Natural, OneClass, digits, quadratic
 from fedrelay.engines import Inline, Pool
-from fedrelay.latency import Given, Latency, Same
 from fedrelay.merges import Mean, Median, Momentum, PlainMean
 from fedrelay.models import Mlp, Quadratic
 from fedrelay.plans import Linear
-from fedrelay.plans.sampling import SAMPLERS, BySimilarity, BySize, Full, Multinomial, Original, Target, similar, trees
-from fedrelay.plans.sampling.trees import condensed, link, ward
+from fedrelay.plans.sampling import SAMPLERS, BySimilarity, BySize, Full, Multinomial, Original, Target
+from fedrelay.plans.sampling import similarity as similar
+from fedrelay.plans.sampling import ward as trees
+from fedrelay.plans.sampling.ward import condensed, link, ward
+from fedrelay.runs import checkpoint
+from fedrelay.runs.latency import Given, Latency, Same
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 
 LOCAL = Sgd(steps=10, batch=12, lr=0.1)

@@ -16,7 +16,7 @@ from published import pixels, write
 
 from fedrelay.data.federation import Federation
 from fedrelay.data.locate import VARIABLE, data_folder
-from fedrelay.data.partition import Natural
+from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources import FILES, cache, load
 from fedrelay.data.sources.cifar import cifar10, cifar10_of, cifar100, cifar100_of
 from fedrelay.data.sources.domains import domain_folders, office31, pacs

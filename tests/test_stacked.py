@@ -11,7 +11,7 @@ from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, scaffold
 from fedrelay.data import Augment, Dirichlet, Natural, Normalise, digits, quadratic, synthetic
 from fedrelay.engines import Inline, Stacked
-from fedrelay.engines.dispatch import Stacks
+from fedrelay.engines.pool.dispatch import Stacks
 from fedrelay.engines.relay import say_once
 from fedrelay.models import FemnistCnn, Logistic, Mlp, Quadratic, SmallCnn
 from fedrelay.types import Baton, Chain, Report

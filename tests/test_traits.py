@@ -14,21 +14,22 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, advance, checkpoint, config, deployed, seeds, start
+from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, advance, config, deployed, seeds, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Dirichlet, Examples, Natural, Source, digits, hold_out, quadratic
 from fedrelay.engines import Inline
-from fedrelay.live import follow
-from fedrelay.measures import balance_ratio, covered_classes, group_counts
 from fedrelay.models import CharLstm, LeNet5, Logistic, Mlp, Own, Quadratic
 from fedrelay.plans import Grouping, Limits, Traits
-from fedrelay.plans.distances import KullbackLeibler
-from fedrelay.plans.groupers import Greedy, KMeans
-from fedrelay.plans.icg import Icg
-from fedrelay.plans.traits import gather, principal, similarity
-from fedrelay.run import Probing
+from fedrelay.plans.grouping.distances import KullbackLeibler
+from fedrelay.plans.grouping.groupers import Greedy, KMeans
+from fedrelay.plans.grouping.icg import Icg
+from fedrelay.plans.grouping.traits import gather, principal, similarity
+from fedrelay.report.progress import follow
+from fedrelay.runs import checkpoint
+from fedrelay.runs.loop import Probing
+from fedrelay.runs.measures import balance_ratio, covered_classes, group_counts
 from fedrelay.types import Baton, Report, Visit
-from fedrelay.visits.probes import (
+from fedrelay.visits.probe_networks import (
     CausalTransformer,
     EfficientNetLite0,
     ImageNetResNet18,
@@ -252,7 +253,7 @@ def test_identical_traits_are_refused_with_what_to_do(quadratics):
 
 def test_the_command_line_names_those_who_could_not_be_described(quadratics, tmp_path):
     algorithm = fedseq(local=Sgd(steps=1, lr=0.01), traits=Numbers(raising=frozenset({3})), groups=3)
-    from fedrelay.record import Recorder
+    from fedrelay.runs.record import Recorder
 
     text = io.StringIO()
     recorder = Recorder(tmp_path / "run", algorithm, quadratics, quadratics.federation.test, rounds=1)
@@ -261,7 +262,7 @@ def test_the_command_line_names_those_who_could_not_be_described(quadratics, tmp
 
 
 def test_a_terminal_shows_how_far_the_describing_is(quadratics, tmp_path):
-    from fedrelay.record import Recorder
+    from fedrelay.runs.record import Recorder
 
     text = io.StringIO()
     algorithm = fedseq(local=Sgd(steps=1, lr=0.01), traits=Numbers(), groups=3)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fedrelay import BadInput
 from fedrelay.cli import main
-from fedrelay.tune import Trial, advice, give_up_hopeless, trials_of, tune, values_of
+from fedrelay.studies.tune import Trial, advice, give_up_hopeless, trials_of, tune, values_of
 
 TABLES = {
     "rounds": 8,

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from fedrelay import Task
+from fedrelay.kernels.winograd import PAIRS, Filtering, Points, best_points
 from fedrelay.models import LeNet5, Own
-from fedrelay.models.winograd import PAIRS, Filtering, Points, best_points
 
 
 def worked(points: Points, taps: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:

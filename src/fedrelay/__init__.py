@@ -3,9 +3,9 @@
 from fedrelay import algorithms, config, data, engines, merges, models, plans, report
 from fedrelay.data import Federation
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.record import Evaluate, Recorder
-from fedrelay.run import advance, deployed, start, train
-from fedrelay.task import Task
+from fedrelay.runs.loop import advance, deployed, start, train
+from fedrelay.runs.record import Evaluate, Recorder
+from fedrelay.tasks.task import Task
 from fedrelay.visits.sgd import Sgd
 
 __version__ = "0.1.0"

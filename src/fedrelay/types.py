@@ -14,7 +14,7 @@ import torch
 
 if TYPE_CHECKING:
     from fedrelay.data.federation import ClientData
-    from fedrelay.task import Task
+    from fedrelay.tasks.task import Task
 
 Vector: TypeAlias = torch.Tensor
 """One contiguous float32 vector: first every trainable parameter of a model, then its float buffers."""

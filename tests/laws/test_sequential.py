@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedrelay import BadInput, Federation, Sgd, Task, advance, checkpoint, deployed, seeds, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, deployed, seeds, start, train
 from fedrelay.algorithms import (
     fedasyncseq,
     fedavg,
@@ -24,9 +24,10 @@ from fedrelay.algorithms import (
 )
 from fedrelay.data import Dirichlet, Natural, digits, quadratic, quadratic_of
 from fedrelay.engines import Inline
-from fedrelay.latency import Given, Latency, Same, Tiers
 from fedrelay.models import Mlp, Quadratic
 from fedrelay.plans import Exponential, Fixed, Linear, Logarithmic, Traits
+from fedrelay.runs import checkpoint
+from fedrelay.runs.latency import Given, Latency, Same, Tiers
 from fedrelay.types import Algorithm, State
 from fedrelay.visits.traits import ClassHistogram
 

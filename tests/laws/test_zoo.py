@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrelay import Federation, Sgd, Task, checkpoint, config, deployed, train
+from fedrelay import Federation, Sgd, Task, config, deployed, train
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.models import Fused, Mlp
-from fedrelay.run import adapted
+from fedrelay.runs import checkpoint
+from fedrelay.runs.loop import adapted
 from fedrelay.types import Algorithm, Engine, State
 
 PAIRS = (

@@ -13,9 +13,9 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from fedrelay.algorithms.fedavg import fedavg
-from fedrelay.barrier import everyone
 from fedrelay.errors import BadInput
 from fedrelay.merges import Mean, WithAbsent
+from fedrelay.merges.barriers import everyone
 from fedrelay.merges.every import Every
 from fedrelay.plans import Handover, Ring, Singles
 from fedrelay.plans.sampling import Full, Original, Sampler, Uniform

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedrelay.algorithms.fedseqinter import fedseqinter
-from fedrelay.barrier import first
 from fedrelay.errors import BadInput
+from fedrelay.merges.barriers import first
 from fedrelay.plans import Distance, Grouper, Trait
 from fedrelay.plans.sampling import Full, Sampler, Uniform
 from fedrelay.types import Algorithm

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedrelay.barrier import everyone
 from fedrelay.merges import Mean, WithAbsent
+from fedrelay.merges.barriers import everyone
 from fedrelay.plans import Singles
 from fedrelay.plans.sampling import Original, Sampler, Uniform
 from fedrelay.types import Algorithm, Merge

@@ -11,7 +11,7 @@ import torch
 from fedrelay.algorithms.fedavg import fedavg
 from fedrelay.errors import BadInput, within
 from fedrelay.models import Fused
-from fedrelay.task import Loss, Task, cross_entropy
+from fedrelay.tasks.task import Loss, Task, cross_entropy
 from fedrelay.types import Algorithm, Vector, Visit
 from fedrelay.visits.objectives import check_features, looked_at
 from fedrelay.visits.sgd import Sgd, minimising

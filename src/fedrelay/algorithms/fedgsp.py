@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedrelay.barrier import everyone
 from fedrelay.merges import Mean, PlainMean
+from fedrelay.merges.barriers import everyone
 from fedrelay.plans import Fixed, Grouper, Grouping, Growth, Icg, Logarithmic, Moment, Regrouped, Trait, criteria
 from fedrelay.types import Algorithm
 from fedrelay.visits.sgd import Sgd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedrelay.algorithms.fedavg import merge_for
-from fedrelay.barrier import everyone
+from fedrelay.merges.barriers import everyone
 from fedrelay.plans import Distance, Exponential, Grouper, Growth, Icg, Moment, Regrouped, Trait, criteria
 from fedrelay.plans.sampling import Sampler, Uniform
 from fedrelay.types import Algorithm

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedrelay.barrier import everyone
 from fedrelay.errors import BadInput
 from fedrelay.merges import Every, Mean
+from fedrelay.merges.barriers import everyone
 from fedrelay.plans import Distance, Grouper, Handover, Superclients, Trait, criteria, limits_of
 from fedrelay.plans.sampling import Original, Sampler, Uniform
 from fedrelay.types import Algorithm

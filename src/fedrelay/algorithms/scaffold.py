@@ -11,7 +11,7 @@ import torch
 from fedrelay.algorithms.fedavg import fedavg
 from fedrelay.errors import BadInput, within
 from fedrelay.merges.mean import mean_change, moved, plain_weight
-from fedrelay.task import EVALUATION_BATCH
+from fedrelay.tasks.task import EVALUATION_BATCH
 from fedrelay.types import Algorithm, Outcome, State, Tree, Vector, Visit
 from fedrelay.visits.pulls import Force, recall, stacked
 from fedrelay.visits.sgd import Sgd

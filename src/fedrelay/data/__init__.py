@@ -9,8 +9,17 @@ from fedrelay.data.embedded import digits
 from fedrelay.data.federation import ClientData, Examples, Federation, Partition, Rows, Source, Transform
 from fedrelay.data.heterogeneity import describe
 from fedrelay.data.holdout import hold_out, matched_tests, owned_tests
-from fedrelay.data.mixes import DirichletClients, Domains, OneClass, QuantitySkew
-from fedrelay.data.partition import PARTITIONS, Dirichlet, Iid, Natural, Shards
+from fedrelay.data.partitions import (
+    PARTITIONS,
+    Dirichlet,
+    DirichletClients,
+    Domains,
+    Iid,
+    Natural,
+    OneClass,
+    QuantitySkew,
+    Shards,
+)
 from fedrelay.data.picture import heatmap, rendered
 from fedrelay.data.splitfile import load_split, save_split
 from fedrelay.data.synthetic import optimum, quadratic, quadratic_of, synthetic

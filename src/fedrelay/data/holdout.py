@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from fedrelay import seeds
-from fedrelay.data.dealing import cut
 from fedrelay.data.federation import Examples, Federation, Rows, Source
 from fedrelay.data.heterogeneity import label_mixes
+from fedrelay.data.partitions.apportion import cut
 from fedrelay.errors import BadInput, within
 
 

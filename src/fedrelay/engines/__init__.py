@@ -5,7 +5,7 @@ from typing import Any
 
 from fedrelay.engines.auto import Auto
 from fedrelay.engines.inline import Inline
-from fedrelay.engines.pool import Pool
+from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.stacked import Stacked
 from fedrelay.types import Engine
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.dispatch import Stacks, cores, costs
 from fedrelay.engines.inline import Inline
-from fedrelay.engines.pool import Pool
+from fedrelay.engines.pool.dispatch import Stacks, cores, costs
+from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.relay import Errand, Ground, attempt, attempt_together, operator_threads, stacks
 from fedrelay.engines.stacked import Stacked
 from fedrelay.errors import BadInput
-from fedrelay.task import Task
+from fedrelay.tasks.task import Task
 from fedrelay.types import Baton, Chain, Outcome, Tree, Visit, Work
 
 KINDS: dict[str, type[Inline] | type[Pool] | type[Stacked]] = {"inline": Inline, "pool": Pool, "stacked": Stacked}

@@ -8,7 +8,7 @@ from fedrelay.data.federation import Federation
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Errand, Ground, operator_threads, relay
 from fedrelay.errors import within
-from fedrelay.task import Task
+from fedrelay.tasks.task import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
 MOST_THREADS = 256

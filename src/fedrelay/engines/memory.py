@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 import numpy as np
 import torch
 
-from fedrelay.engines.parcels import unwrap, wrap
+from fedrelay.engines.packing import unwrap, wrap
 from fedrelay.errors import within
 from fedrelay.types import Tree
 

@@ -15,7 +15,7 @@ import torch
 from fedrelay.data.federation import Federation
 from fedrelay.engines.guard import spoiled
 from fedrelay.engines.memory import Memory
-from fedrelay.task import Task
+from fedrelay.tasks.task import Task
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Together, Tree, Visit, Work
 
 LOG = logging.getLogger("fedrelay")

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.crew import Hired
-from fedrelay.engines.dispatch import Bundles, Stacks, dispatch
 from fedrelay.engines.memory import Memory
+from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
+from fedrelay.engines.pool.worker import Round
+from fedrelay.engines.pool.workers import Hired
 from fedrelay.engines.relay import LOG, Errand, Ground, operator_threads, relay, relay_together, stacks
-from fedrelay.engines.worker import Round
 from fedrelay.errors import within
-from fedrelay.task import Task
+from fedrelay.tasks.task import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
 ROOM = 1 << 21

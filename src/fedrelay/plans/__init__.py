@@ -1,15 +1,15 @@
 """Who trains after whom."""
 
 from fedrelay.plans.chains import Ring, Singles, Superclients
-from fedrelay.plans.distances import DISTANCES, Distance
-from fedrelay.plans.groupers import GROUPERS, Grouper
-from fedrelay.plans.grouping import Grouping, criteria
-from fedrelay.plans.groups import Groups, Limits, limits_of
+from fedrelay.plans.grouping.criteria import Grouping, criteria
+from fedrelay.plans.grouping.distances import DISTANCES, Distance
+from fedrelay.plans.grouping.groupers import GROUPERS, Grouper
+from fedrelay.plans.grouping.groups import Groups, Limits, limits_of
+from fedrelay.plans.grouping.icg import Icg
+from fedrelay.plans.grouping.traits import Trait, Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
 from fedrelay.plans.handover import Handover
-from fedrelay.plans.icg import Icg
 from fedrelay.plans.regroup import Moment, Regrouped
-from fedrelay.plans.traits import Trait, Traits
 
 __all__ = [
     "DISTANCES",

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
-from fedrelay.plans.grouping import Grouping
-from fedrelay.plans.groups import Groups, Limits, held
+from fedrelay.plans.grouping.criteria import Grouping
+from fedrelay.plans.grouping.groups import Groups, Limits, held
 from fedrelay.plans.sampling import Draw, Original, Sampler, Uniform, share
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from fedrelay import seeds
 from fedrelay.errors import within
-from fedrelay.plans.aside import aside
-from fedrelay.plans.beside import beside
+from fedrelay.plans.background import beside
 from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start_sampling
-from fedrelay.plans.grouping import Grouping
-from fedrelay.plans.groups import Groups, Limits, held
+from fedrelay.plans.grouping.criteria import Grouping
+from fedrelay.plans.grouping.groups import Groups, Limits, held
+from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Sampler, Uniform, check
-from fedrelay.plans.traits import Traits
+from fedrelay.plans.side_process import aside
 from fedrelay.types import Chain, Outcome, Probe, State, Tree
 
 Moment = Literal["every_round", "growth"]

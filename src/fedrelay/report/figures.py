@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from fedrelay.costs import DIRECTIONS
 from fedrelay.report import measures
 from fedrelay.report.folder import Run
+from fedrelay.runs.costs import DIRECTIONS
 
 Spec = dict[str, Any]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from fedrelay.costs import DIRECTIONS
 from fedrelay.errors import BadInput
+from fedrelay.runs.costs import DIRECTIONS
 
 
 class Dropped(TypedDict):

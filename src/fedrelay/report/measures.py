@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from rich import filesize
 
-from fedrelay.costs import DIRECTIONS
 from fedrelay.report.folder import Run
+from fedrelay.runs.costs import DIRECTIONS
 
 NONE = "–"
 REFERENCE = "centralized"

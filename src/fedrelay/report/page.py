@@ -9,11 +9,11 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from fedrelay.checkpoint import write_atomically
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, measures, tables
 from fedrelay.report.folder import Run, load
 from fedrelay.report.headline import headline, notes, others
+from fedrelay.runs.checkpoint import write_atomically
 
 
 def html(runs: Sequence[Run]) -> str:

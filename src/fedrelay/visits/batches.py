@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrelay.data.federation import ClientData, Examples
-from fedrelay.models.layers import PADDING
+from fedrelay.kernels.layers import PADDING
 
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | int]
 """Inputs, targets, and how many examples they are (for several visits: of each)."""

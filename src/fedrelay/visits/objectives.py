@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fedrelay.errors import BadInput, within
 from fedrelay.models import Network
-from fedrelay.task import Desk, Loss, Task, cross_entropy
+from fedrelay.tasks.task import Desk, Loss, Task, cross_entropy
 from fedrelay.types import Vector, Visit
 
 

@@ -11,7 +11,7 @@ import torch
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.task import Desk, Loss, Stack, Task
+from fedrelay.tasks.task import Desk, Loss, Stack, Task
 from fedrelay.types import Baton, Report, Tree, Vector, Visit
 from fedrelay.visits.batches import Batch, Row, alone, side_by_side
 from fedrelay.visits.objectives import Objective

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.task import Task
+from fedrelay.tasks.task import Task
 from fedrelay.types import Baton, Report, Tree, Visit, Work
-from fedrelay.visits.probes import EfficientNetLite0, ProbeNetwork, SameModel
+from fedrelay.visits.probe_networks import EfficientNetLite0, ProbeNetwork, SameModel
 
 PADDING = -100  # a target that does not count
 FORWARD = 256

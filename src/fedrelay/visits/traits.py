@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedrelay.errors import BadInput, within
-from fedrelay.task import EVALUATION_BATCH, Task
+from fedrelay.tasks.task import EVALUATION_BATCH, Task
 from fedrelay.types import Baton, Report, Tree, Visit, Work
 from fedrelay.visits.schedules import Constant
 from fedrelay.visits.sgd import Sgd

@@ -8,7 +8,7 @@ from fedrelay.data.federation import Federation
 from fedrelay.data.own.arrays import from_arrays
 from fedrelay.data.own.huggingface import from_dataset, from_partitioner
 from fedrelay.data.own.tables import from_table
-from fedrelay.data.partition import Natural
+from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.domains import image_folders
 
 

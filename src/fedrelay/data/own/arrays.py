@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedrelay.data.augment import Normalise
 from fedrelay.data.federation import Examples, Federation, Rows, Source, Transform
-from fedrelay.data.partition import Natural
+from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
 from fedrelay.data.sources.images import held_out
 from fedrelay.data.sources.tokens import NOTHING

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.dealing import grouped
 from fedrelay.data.federation import Federation
 from fedrelay.data.own.arrays import Pair, from_arrays
+from fedrelay.data.partitions.apportion import grouped
 from fedrelay.data.sources.checks import check_clients, wrong
 from fedrelay.errors import BadInput
 

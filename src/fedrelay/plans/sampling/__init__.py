@@ -2,9 +2,20 @@
 
 from collections.abc import Callable
 
-from fedrelay.plans.sampling.plain import BySize, Full, Multinomial, Original, Subset, Uniform
-from fedrelay.plans.sampling.seam import Distributions, Draw, Learner, Sampler, check, draw, learn, share, spread, start
-from fedrelay.plans.sampling.similar import BySimilarity
+from fedrelay.plans.sampling.basic import BySize, Full, Multinomial, Original, Subset, Uniform
+from fedrelay.plans.sampling.sampler import (
+    Distributions,
+    Draw,
+    Learner,
+    Sampler,
+    check,
+    draw,
+    learn,
+    share,
+    spread,
+    start,
+)
+from fedrelay.plans.sampling.similarity import BySimilarity
 from fedrelay.plans.sampling.target import Census, Target
 from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from fedrelay.errors import BadInput
-from fedrelay.plans.groups import Groups
-from fedrelay.plans.sampling.seam import NOTHING
-from fedrelay.plans.sampling.trees import ward
+from fedrelay.plans.grouping.groups import Groups
+from fedrelay.plans.sampling.sampler import NOTHING
 from fedrelay.plans.sampling.urns import Urns, by_clusters
+from fedrelay.plans.sampling.ward import ward
 from fedrelay.types import Baton, Drop, Outcome, Probe, Report, Tree, Visit
 
 

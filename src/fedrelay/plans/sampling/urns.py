@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput
-from fedrelay.plans.sampling.seam import Draw
-from fedrelay.plans.sampling.sums import sums
+from fedrelay.plans.sampling.sampler import Draw
+from fedrelay.plans.sampling.sizes import sums
 
 Whole = NDArray[np.int64]
 Tickets = dict[int, int]

@@ -1,0 +1,75 @@
+"""The command line for several runs at once: compare and tune."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedrelay import config
+from fedrelay.cli import data as cli_data
+from fedrelay.errors import BadInput
+from fedrelay.studies import compare, tune
+
+OUT = Console()
+ERR = Console(stderr=True)
+
+
+def add_compare(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay compare`."""
+    parser.add_argument("file", type=Path, help="a configuration with a table [runs.NAME] for every run")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a value in every run")
+    parser.add_argument("--out", type=Path, help="where runs, results and report.html go (default: runs/NAME OF FILE)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    cli_data.add_folder(parser)
+    parser.set_defaults(command=run_compare)
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    out: Path = options.out or Path("runs") / options.file.stem
+    rows = compare.compare(options.file, out, ERR, sets=options.set, jobs=options.jobs, data_dir=options.data_dir)
+    OUT.print(compare.table(rows))
+    for row in rows:
+        for reason in row.failed:
+            ERR.print(f"{row.name} failed: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
+    OUT.print(f"Results are in {out}: results.md, results.json, report.html.", soft_wrap=True)
+    return 0 if all(not row.failed for row in rows) else 1
+
+
+def add_tune(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay tune`."""
+    parser.add_argument("file", type=Path, help="the configuration")
+    parser.add_argument("--lr", metavar="A,B,…", help="learning rates to try: short for --over local.lr=A,B,…")
+    text = "another setting to try; can be repeated, and all combinations are tried"
+    parser.add_argument("--over", action="append", default=[], metavar="A.B=C,D,…", help=text)
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
+    parser.add_argument("--out", type=Path, help="where the runs go (default: runs/tune-NAME OF FILE)")
+    cli_data.add_folder(parser)
+    parser.set_defaults(command=run_tune)
+
+
+def run_tune(options: argparse.Namespace) -> int:
+    grid = grid_of(options)
+    out: Path = options.out or Path("runs") / f"tune-{options.file.stem}"
+    ranked = tune.tune(config.read(options.file, options.set), grid, out, ERR, options.data_dir)
+    OUT.print(tune.board(ranked))
+    OUT.print(tune.advice(ranked, grid), soft_wrap=True)
+    return 1 if ranked[0].stopped else 0
+
+
+def grid_of(options: argparse.Namespace) -> dict[str, list[Any]]:
+    """What to try, from the command line."""
+    wanted = [] if options.lr is None else [f"local.lr={options.lr}"]
+    grid: dict[str, list[Any]] = {}
+    for text in (*wanted, *options.over):
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip():
+            raise BadInput(f"--over {text}: expected key=values, such as algorithm.mu=0.01,0.1,1")
+        if key.strip() in grid:
+            raise BadInput(f"{key.strip()} is given twice: say all its values at once")
+        grid[key.strip()] = tune.values_of(values, key.strip())
+    if not grid:
+        raise BadInput("there is nothing to try: give --lr 0.01,0.03,0.1 or --over algorithm.mu=0.01,0.1,1")
+    return grid

@@ -1,0 +1,150 @@
+"""The command line: a few lines around the library."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from fedrelay import __version__, config, report
+from fedrelay.cli import compare as cli_compare
+from fedrelay.cli import data as cli_data
+from fedrelay.cli import groups as cli_groups
+from fedrelay.config import catalogue
+from fedrelay.errors import BadInput, RunFailed
+from fedrelay.report.progress import follow
+from fedrelay.studies import demo
+
+OUT = Console()
+ERR = Console(stderr=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 is success, 1 a run that failed, 2 bad input, 130 stopped by hand."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+    options = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        code: int = options.command(options)
+        return code
+    except KeyboardInterrupt:
+        say("stopped")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; nothing more can be said
+        return 1
+    except Exception as error:
+        if options.debug:
+            traceback.print_exc()
+        elif isinstance(error, BadInput | RunFailed):
+            say(str(error))
+        else:
+            say(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
+        return 2 if isinstance(error, BadInput) else 1
+
+
+def stop(signum: int, frame: FrameType | None) -> None:
+    """Being asked to end is handled like Ctrl-C: a checkpoint is left."""
+    raise KeyboardInterrupt
+
+
+def say(message: str) -> None:
+    ERR.print(f"fedrelay: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    root = argparse.ArgumentParser(
+        prog="fedrelay", description="Federated learning on unlike clients: who trains after whom."
+    )
+    root.add_argument("--version", action="version", version=f"fedrelay {__version__}")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[shared])
+
+    go = command("run", "Run the experiment of a TOML file.")
+    go.add_argument("file", type=Path, help="the configuration")
+    go.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
+    go.add_argument("--out", type=Path, help="the run's folder (default: runs/ALGORITHM-HASH)")
+    go.add_argument("--resume", action="store_true", help="go on with a run that was stopped, to the same bits")
+    go.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+    cli_data.add_folder(go)
+    go.set_defaults(command=run)
+
+    show = command("demo", "Compare fedavg, fedcyclic and fedseq on real digits, one class per client.")
+    show.add_argument("--out", type=Path, default=Path("runs/demo"), help="where the runs and report.html go")
+    show.set_defaults(command=run_demo)
+
+    listing = command("list", "List what there is, with parameters and defaults.")
+    listing.add_argument("kind", nargs="?", choices=sorted(catalogue.KINDS), help="default: everything")
+    listing.add_argument("--json", action="store_true", help="for machines")
+    listing.set_defaults(command=run_list)
+
+    cli_compare.add_compare(command("compare", "Do the runs of a TOML file side by side, with a table and a page."))
+    cli_compare.add_tune(command("tune", "Try several learning rates (or other values), hopeless ones not for long."))
+
+    cli_groups.add(command("groups", "Build and compare groupings of the clients, without training."))
+
+    cli_data.add(command("data", "List, fetch and look at data sets."), shared)
+
+    page = command("report", "Draw one self-contained HTML page from run folders.")
+    page.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="run folders")
+    page.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
+    page.set_defaults(command=run_report)
+    return root
+
+
+def run(options: argparse.Namespace) -> int:
+    experiment = config.build(config.read(options.file, options.set), options.data_dir)
+    recorder = experiment.record(options.out, resume=options.resume)
+    try:
+        follow(recorder, ERR)
+    except KeyboardInterrupt:
+        say(f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there")
+        return 130
+    if options.json:
+        print(json.dumps(recorder.summary(), indent=2))
+    else:
+        OUT.print(report.table([report.load(recorder.path)]))
+        OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)
+    return 0
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    page = demo.run(options.out, OUT, ERR)
+    OUT.print(f"The report is {page.resolve()}: open it in a browser.", soft_wrap=True)
+    return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    kinds = [options.kind] if options.kind else list(catalogue.KINDS)
+    if options.json:
+        found = {kind: catalogue.entries(kind) for kind in kinds}
+        print(json.dumps(found[options.kind] if options.kind else found, indent=2))
+    else:
+        for kind in kinds:
+            OUT.print(catalogue.table(kind))
+    return 0
+
+
+def run_report(options: argparse.Namespace) -> int:
+    page = report.write(options.folders, options.out)
+    OUT.print(f"Wrote {page}", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Configuration: a TOML file to a run that can start. The resolved form is saved beside the results."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrelay.algorithms import ALGORITHMS
+from fedrelay.algorithms.compose import join
+from fedrelay.config import schema
+from fedrelay.config.federation import federate
+from fedrelay.data import PARTITIONS, Federation, Partition
+from fedrelay.engines import ENGINES, Auto, bits
+from fedrelay.errors import BadInput, within
+from fedrelay.merges import MERGES
+from fedrelay.models import MODELS
+from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper, Trait
+from fedrelay.plans.growth import GROWTHS, Growth
+from fedrelay.plans.sampling import SAMPLERS, Sampler
+from fedrelay.runs.latency import DISTRIBUTIONS, Distribution, Latency
+from fedrelay.runs.loop import adapted
+from fedrelay.runs.record import Evaluate, Recorder
+from fedrelay.tasks.task import Task
+from fedrelay.types import Algorithm, Engine, Merge
+from fedrelay.visits.objectives import OBJECTIVES, Objective
+from fedrelay.visits.probe_networks import PROBES, ProbeNetwork
+from fedrelay.visits.pulls import PULLS, Pull
+from fedrelay.visits.schedules import SCHEDULES, Schedule
+from fedrelay.visits.sgd import Sgd
+from fedrelay.visits.traits import TRAITS
+
+Tables = dict[str, Any]
+
+CHOICES: dict[Any, schema.Table] = {
+    Schedule: SCHEDULES,
+    Partition: PARTITIONS,
+    Sampler: SAMPLERS,
+    Distribution: DISTRIBUTIONS,
+    Growth: GROWTHS,
+    Merge: MERGES,
+    Pull: PULLS,
+    Objective: OBJECTIVES,
+    Trait: TRAITS,
+    Distance: DISTANCES,
+    Grouper: GROUPERS,
+    ProbeNetwork: PROBES,
+}
+"""Which table a parameter of this type is chosen from."""
+
+NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
+OPTIONAL = ("latency",)
+"""Sections that a configuration need not have: without [latency] there is no virtual clock."""
+SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
+HARMLESS = ("rounds", "checkpoint")
+"""What may change between a run and its continuation without changing what was computed."""
+
+
+def read(path: Path | str, sets: Iterable[str] = ()) -> Tables:
+    """The tables of a TOML file, with `a.b=c` overrides."""
+    path = Path(path)
+    try:
+        tables: Tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path.resolve()}: give the name of a TOML configuration") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as a TOML file: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path.resolve()} is not valid TOML: {error}") from None
+    return override(tables, sets)
+
+
+def override(tables: Mapping[str, Any], sets: Iterable[str]) -> Tables:
+    """Tables with `a.b=c` applied; c is read as TOML, or else as a text."""
+    result: Tables = copy.deepcopy(dict(tables))
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise BadInput(f"--set {text}: expected key=value, such as algorithm.fraction=0.2")
+        *parents, last = key.strip().split(".")
+        here = result
+        for parent in parents:
+            here = here.setdefault(parent, {})
+            if not isinstance(here, dict):
+                raise BadInput(f"--set {text}: {parent} is a value, not a section")
+        try:
+            here[last] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            here[last] = value.strip()
+    return result
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything a configuration names, built and ready to run."""
+
+    tables: Tables
+    federation: Federation
+    task: Task
+    algorithm: Algorithm
+    engine: Engine
+    evaluate: Evaluate
+    latency: Latency | None = None
+    data_dir: Path | str | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.tables["algorithm"]["name"])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides the results; it names the run."""
+        content = {key: value for key, value in self.tables.items() if key not in HARMLESS}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def record(self, out: Path | str | None = None, *, resume: bool = False) -> Recorder:
+        """A recorder in `out` (default: runs/NAME-HASH). A folder that holds something else is refused, not touched."""
+        folder = Path(out) if out is not None else Path("runs") / f"{self.name}-{self.fingerprint[:8]}"
+        claim(folder, self, resume=resume, data_dir=self.data_dir)
+        numbers = {"rounds": self.tables["rounds"], "checkpoint_every": self.tables["checkpoint"]}
+        return Recorder(
+            folder,
+            self.algorithm,
+            self.engine,
+            self.federation.evaluated,
+            name=self.name,
+            evaluate=self.evaluate,
+            resume=resume,
+            latency=self.latency,
+            classes=self.federation.classes_of_clients(),
+            tables=self.tables,
+            **numbers,
+        )
+
+
+def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Experiment:
+    """Build what the tables name, with data sets from `data_dir`; every mistake is refused with its place."""
+    schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
+    numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in NUMBERS.items()}
+    within("rounds", numbers["rounds"], least=1)
+    within("checkpoint", numbers["checkpoint"], least=1)
+    part = {section: section_of(tables, section) for section in SECTIONS}
+    seed = numbers["seed"]
+
+    if {"epochs", "steps"} <= set(part["local"]):
+        raise BadInput("[local]: epochs and steps exclude each other; give one of them")
+    local, resolved_local = schema.build(Sgd, part["local"], "[local]", CHOICES)
+    if local.steps is not None:
+        del resolved_local["epochs"]
+    evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
+    recipes, chosen = methods(part["algorithm"]), part["algorithm"]
+    algorithm, resolved_algorithm = named(recipes, chosen, "[algorithm]", {"local": local})
+    federation, resolved_data = federate(part["data"], seed, data_dir)
+    if algorithm.pooled:
+        federation = federation.pooled()
+    model, resolved_model = named(MODELS, part["model"], "[model]", {})
+    task = adapted(algorithm, Task.of(model, federation))
+    at = {"federation": federation, "task": task, "seed": seed}
+    engine, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
+    resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
+    latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
+    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
+    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
+
+
+def build_latency(tables: Mapping[str, Any], clients: int, seed: int, *, pooled: bool) -> tuple[Latency | None, Tables]:
+    """The clients of the [latency] section, if there is one; the reference has no clients whose time could be told."""
+    if "latency" not in tables:
+        return None, {}
+    latency, resolved = schema.build(Latency, section_of(tables, "latency"), "[latency]", CHOICES)
+    if not pooled:
+        latency.draw(clients, seed)  # what is given for other clients than these is refused now
+    return latency, {"latency": resolved}
+
+
+def section_of(tables: Mapping[str, Any], section: str) -> Tables:
+    value = tables.get(section, {})
+    if not isinstance(value, dict):
+        raise BadInput(f"{section} must be a section [{section}], not the value {value!r}")
+    return value
+
+
+def methods(values: Tables) -> schema.Table:
+    """The method that the name says, or several joined by `+`."""
+    name = values.get("name")
+    parts = [part.strip() for part in name.split("+")] if isinstance(name, str) else [name]
+    recipes = {str(part): schema.choose(ALGORITHMS, part, "[algorithm]") for part in parts}
+    if len(recipes) < len(parts):
+        raise BadInput(f"[algorithm]: {name} names a method twice; once is enough")
+    return {str(name): join(recipes)}
+
+
+def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, Any]) -> tuple[Any, Tables]:
+    """Build the entry that `name` chooses."""
+    target = schema.choose(table, values.get("name"), where)
+    rest = {key: value for key, value in values.items() if key != "name"}
+    built, resolved = schema.build(target, rest, where, CHOICES, given)
+    return built, {"name": values["name"], **resolved}
+
+
+def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path | str | None = None) -> None:
+    """Refuse a folder that is not this experiment's; nothing of another run is ever overwritten."""
+    path = folder / "config.toml"
+    if path.is_file():
+        found = read(path)
+        if isinstance(experiment.engine, Auto) and found.get("engine", {}).get("name") in ("inline", "pool", "stacked"):
+            experiment.engine.choose(found["engine"])  # as it did when the run began
+            experiment.tables["engine"] = found["engine"]
+        differing = differences(found, experiment.tables)
+        if differing and any(key not in flat(found) for key in differing):
+            # an option that did not exist then had its default
+            differing = differences(build(found, data_dir).tables, experiment.tables)
+        if differing:
+            raise BadInput(
+                f"{folder.resolve()} holds a run of another configuration (it differs in {', '.join(differing[:5])}); "
+                "nothing was overwritten: choose another --out"
+            )
+        if not resume:
+            raise BadInput(
+                f"{folder.resolve()} holds this run already: add --resume to go on with it, or choose another --out"
+            )
+    elif blocked(folder):
+        raise BadInput(
+            f"{folder.resolve()} exists and is not a run folder; nothing was overwritten: choose another --out"
+        )
+
+
+def blocked(folder: Path) -> bool:
+    """Whether something else is where the run's folder should be."""
+    above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    if above != folder:
+        return not above.is_dir()
+    return not folder.is_dir() or any(part.name != "checkpoint" for part in folder.iterdir())
+
+
+def flat(tables: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """All keys of nested tables, as a.b.c."""
+    keys: list[str] = []
+    for key, value in tables.items():
+        keys += flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [f"{prefix}{key}"]
+    return keys
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The keys in which two configurations differ, apart from what is harmless."""
+    found: list[str] = []
+    for key in sorted({*one, *other}):
+        a, b = one.get(key), other.get(key)
+        if not prefix and key == "engine" and a and b and bits(a) == bits(b):
+            continue  # the number of workers, for example, changes nothing
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += differences(a, b, f"{prefix}{key}.")
+        elif a != b and (prefix or key not in HARMLESS):
+            found.append(f"{prefix}{key}")
+    return found

@@ -1,0 +1,123 @@
+"""How a data set is cut into clients: one array of training rows per client, deterministic from the generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrelay.data.federation import Rows, Source
+from fedrelay.data.partitions.apportion import (
+    LARGEST_ALPHA,
+    Counts,
+    checked,
+    cut,
+    deal,
+    fill_up,
+    grouped,
+    log_weights,
+    one_class_each,
+    owners_of,
+    shares,
+    spread_of_sizes,
+)
+from fedrelay.errors import BadInput, within
+
+MOST_DRAWS = 20_000_000
+"""Gamma variates for one split. Tens of thousands of clients times many classes use fewer draws than asked, so that
+a run starts in seconds; between such large draws the sizes hardly differ."""
+
+
+@dataclass(frozen=True)
+class Iid:
+    """Everything shuffled and cut into equal parts (sizes differ by at most one)."""
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        examples = len(source.train)
+        client_count = checked(clients, examples)
+        order = rng.permutation(examples)
+        return [np.sort(part) for part in np.array_split(order, client_count)]
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Every class is dealt to the clients by a Dirichlet draw (FedSeq 2022, Sec. V; FedDyn 2021).
+
+    A client that already holds its even share of the examples gets nothing of the next class. Of `draws` splits the
+    one with the most even sizes is kept. `alpha` = 0 is exactly one class per client. A client that would hold fewer
+    than `smallest` examples is given some of the largest client's.
+    """
+
+    alpha: float = 0.5
+    draws: int = 100
+    smallest: int = 1
+
+    def __post_init__(self) -> None:
+        within("alpha of a Dirichlet split", self.alpha, least=0, most=LARGEST_ALPHA)
+        within("draws of a Dirichlet split", self.draws, least=1)
+        within("the smallest client of a Dirichlet split", self.smallest, least=1)
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        labels = source.train.labels
+        client_count = checked(clients, len(labels), self.smallest)
+        if self.alpha == 0:
+            return self._one_class_each(labels, client_count, rng)
+        stock = np.bincount(labels, minlength=source.classes)
+        draws = max(1, min(self.draws, MOST_DRAWS // (client_count * len(stock))))
+        best = min((self._draw(stock, client_count, rng) for _ in range(draws)), key=spread_of_sizes)
+        return deal(labels, fill_up(best, self.smallest), rng)
+
+    def _one_class_each(self, labels: Rows, clients: int, rng: np.random.Generator) -> list[Rows]:
+        rows = one_class_each(labels, clients, rng)
+        if min(map(len, rows)) < self.smallest:
+            raise BadInput(
+                f"one class per client (alpha = 0) leaves a client with {min(map(len, rows))} examples instead of "
+                f"{self.smallest}: ask for fewer than {clients} clients or a smaller `smallest`"
+            )
+        return rows
+
+    def _draw(self, stock: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Counts:
+        share, alphas = stock.sum() / clients, np.full(clients, self.alpha)
+        counts = np.zeros((clients, len(stock)), dtype=np.int64)
+        sizes = np.zeros(clients, dtype=np.int64)
+        for label in np.flatnonzero(stock):
+            # Before the last example is dealt somebody is always below the even share, so there is somebody to deal to.
+            below = sizes < share
+            counts[:, label] = cut(stock[label], shares(log_weights(alphas, rng), below), rng)
+            sizes += counts[:, label]
+        return counts
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Sorted by label, cut into `per_client` shards for every client, and dealt at random (McMahan et al. 2017)."""
+
+    per_client: int = 2
+
+    def __post_init__(self) -> None:
+        within("shards per client", self.per_client, least=1)
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        labels = source.train.labels
+        client_count = checked(clients, len(labels), self.per_client)
+        order = rng.permutation(len(labels))
+        order = order[np.argsort(labels[order], kind="stable")]
+        shards = np.array_split(order, client_count * self.per_client)
+        dealt = rng.permutation(len(shards)).reshape(client_count, self.per_client)
+        return [np.sort(np.concatenate([shards[shard] for shard in mine])) for mine in dealt]
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Everybody who made examples is a client; with `clients` given, only the first so many of them."""
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        owners, owner_of = owners_of(source)
+        client_count = len(owners) if clients is None else clients
+        if not 1 <= client_count <= len(owners):
+            raise BadInput(
+                f"{source.name} was made by {len(owners)} owners, so it cannot be {client_count} natural clients: "
+                f"ask for 1 to {len(owners)}"
+            )
+        return grouped(owner_of, len(owners))[:client_count]

@@ -1,0 +1,216 @@
+"""Splits that start from the client: each has a size and a class mix of its own, or a part of a domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrelay.data.federation import Rows, Source
+from fedrelay.data.partitions.apportion import (
+    LARGEST_ALPHA,
+    SMALLEST_ALPHA,
+    Counts,
+    checked,
+    cut,
+    deal,
+    grouped,
+    log_weights,
+    one_class_each,
+    owners_of,
+    seats,
+    shares,
+)
+from fedrelay.errors import BadInput, within
+
+BLOCK = 1000
+"""How many clients' mixes are drawn at once: enough to be quick, few enough to need little memory."""
+
+
+@dataclass(frozen=True)
+class DirichletClients:
+    """Every client draws its class mix from a Dirichlet around the mix of all data; sizes are equal (Hsu et al. 2019).
+
+    Paper: the parameters are alpha times the prior class mix, so for ten even classes alpha = 1 here is 0.1 per class.
+    Nobody gets an example twice; when a class runs out, a client takes more of the other classes of its mix.
+    """
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        within("alpha of a Dirichlet split", self.alpha, least=0, most=LARGEST_ALPHA)
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        labels = source.train.labels
+        client_count = checked(clients, len(labels))
+        if self.alpha == 0:
+            return one_class_each(labels, client_count, rng)
+        stock = np.bincount(labels, minlength=source.classes)
+        sizes = np.diff(np.arange(client_count + 1) * len(labels) // client_count)
+        return deal(labels, draw_mixes(stock, sizes, self.alpha * stock / len(labels), rng), rng)
+
+
+@dataclass(frozen=True)
+class QuantitySkew:
+    """Clients of a few given sizes, each with a class mix drawn from Dir(alpha) (clustered sampling 2021, Sec. 6).
+
+    The first clients are of the first size. With another number of clients than `clients_each` adds up to, the sizes
+    are handed out in the same proportions. Paper: "partition" is read as nobody sharing an example; `repeat` = True
+    draws with replacement, as the published code does. `alpha` = 0 is one class per client, as far as it lasts.
+    """
+
+    alpha: float = 0.1
+    sizes: tuple[int, ...] = (100, 250, 500, 750, 1000)
+    clients_each: tuple[int, ...] = (10, 30, 30, 20, 10)
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        within("alpha of a quantity skew", self.alpha, least=0, most=LARGEST_ALPHA)
+        if not self.sizes or len(self.sizes) != len(self.clients_each):
+            raise BadInput(
+                f"a quantity skew needs one number of clients for each size, "
+                f"found {len(self.sizes)} sizes and {len(self.clients_each)} numbers"
+            )
+        within("the smallest size of a quantity skew", min(self.sizes), least=1)
+        within("the smallest number of clients of one size", min(self.clients_each), least=1)
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        labels = source.train.labels
+        client_count = sum(self.clients_each) if clients is None else clients
+        within("the number of clients", client_count, least=1)
+        stock = np.bincount(labels, minlength=source.classes)
+        sizes = self.sizes_of(client_count)
+        alphas = np.where(stock > 0, max(self.alpha, SMALLEST_ALPHA), 0.0)
+        if self.repeat:
+            return self._with_replacement(labels, sizes, alphas, rng)
+        if sizes.sum() > len(labels):
+            self._refuse(sizes, len(labels))
+        return deal(labels, draw_mixes(stock, sizes, alphas, rng), rng)
+
+    def sizes_of(self, clients: int) -> NDArray[np.int64]:
+        """The size of every client, the first sizes first."""
+        return np.repeat(np.array(self.sizes), seats(np.array(self.clients_each), clients, least=0))
+
+    def _with_replacement(
+        self, labels: Rows, sizes: NDArray[np.int64], alphas: NDArray[np.float64], rng: np.random.Generator
+    ) -> list[Rows]:
+        rows = [np.flatnonzero(labels == label) for label in range(len(alphas))]
+        parts = []
+        for size in sizes:
+            counts = cut(size, shares(log_weights(alphas, rng), alphas > 0), rng)
+            parts.append(np.sort(np.concatenate([rng.choice(rows[c], counts[c]) for c in np.flatnonzero(counts)])))
+        return parts
+
+    def _refuse(self, sizes: NDArray[np.int64], examples: int) -> None:
+        most = len(sizes) - 1
+        while most and self.sizes_of(most).sum() > examples:
+            most -= 1
+        works = f"the largest number of clients that works is {most}" if most else "use smaller sizes"
+        raise BadInput(
+            f"{len(sizes)} clients of sizes {', '.join(map(str, self.sizes))} need {sizes.sum()} examples and there "
+            f"are {examples}: {works}, or repeat = true draws with replacement"
+        )
+
+
+@dataclass(frozen=True)
+class OneClass:
+    """Client i has `size` examples of class i, i + 1, …, round and round (clustered sampling 2021, MNIST study).
+
+    Paper: 100 clients of one digit with 500 training examples each, so 10 clients of each digit.
+    """
+
+    size: int = 500
+
+    def __post_init__(self) -> None:
+        within("the size of a client of one class", self.size, least=1)
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        labels = source.train.labels
+        client_count = checked(clients, len(labels))
+        classes, stock = np.unique(labels, return_counts=True)
+        place = np.arange(client_count) % len(classes)
+        short = np.flatnonzero(np.bincount(place, minlength=len(classes)) * self.size > stock)
+        if len(short):
+            most = int((stock // self.size * len(classes) + np.arange(len(classes))).min())
+            raise BadInput(
+                f"class {classes[short[0]]} has {stock[short[0]]} examples, too few for its share of {client_count} "
+                f"clients of {self.size} examples each: the largest number of clients that works is {most}"
+            )
+        decks = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
+        turn = np.arange(client_count) // len(classes)
+        return [
+            np.sort(decks[own][number * self.size : (number + 1) * self.size])
+            for own, number in zip(place, turn, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Each domain cut into equal parts, dealt in turn: A, B, C, D, A, B, C, D, … (FedELMY 2024, Tables 4 and 6).
+
+    `order` names the domains in the order of the clients (the paper: photo, art_painting, cartoon, sketch); those that
+    it leaves out are not used. Without it, the order of the source.
+    """
+
+    order: tuple[str, ...] = ()
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+        present, owner_of = owners_of(source)
+        decks = grouped(owner_of, len(present))
+        chosen = [decks[place] for place in self._places(source, present)]
+        client_count = len(chosen) if clients is None else clients
+        if client_count < len(chosen):
+            raise BadInput(
+                f"{len(chosen)} domains cannot be {client_count} clients: "
+                f"the smallest number of clients that works is {len(chosen)}"
+            )
+        most = min(len(deck) * len(chosen) + number for number, deck in enumerate(chosen))
+        if client_count > most:
+            raise BadInput(
+                f"{client_count} clients are too many for the smallest of {len(chosen)} domains: "
+                f"the largest number of clients that works is {most}"
+            )
+        parts: list[Rows] = [np.empty(0, dtype=np.int64)] * client_count
+        for number, deck in enumerate(chosen):
+            mine = range(number, client_count, len(chosen))
+            for client, part in zip(mine, np.array_split(rng.permutation(deck), len(mine)), strict=True):
+                parts[client] = np.sort(part)
+        return parts
+
+    def _places(self, source: Source, present: Rows) -> list[int]:
+        """Where the domains asked for are among those present, in the order asked for."""
+        if not self.order:
+            return list(range(len(present)))
+        names = {
+            source.owner_names[owner] if owner < len(source.owner_names) else str(owner): place
+            for place, owner in enumerate(present.tolist())
+        }
+        unknown = [name for name in self.order if name not in names]
+        if unknown or len(set(self.order)) < len(self.order):
+            wrong = f"there is no {unknown[0]!r}" if unknown else f"{', '.join(self.order)} names one of them twice"
+            raise BadInput(f"the order of the domains of {source.name}: {wrong}; they are {', '.join(names)}")
+        return [names[name] for name in self.order]
+
+
+def draw_mixes(
+    stock: NDArray[np.int64], sizes: NDArray[np.int64], alphas: NDArray[np.float64], rng: np.random.Generator
+) -> Counts:
+    """A class mix for every client, as whole numbers of examples that the stock of each class allows.
+
+    Clients draw in random order, so that what is left over in the end does not always go to the last ones.
+    """
+    left = stock.copy()
+    counts = np.zeros((len(sizes), len(stock)), dtype=np.int64)
+    order = rng.permutation(len(sizes))
+    for start in range(0, len(order), BLOCK):
+        block = order[start : start + BLOCK]
+        for client, logs in zip(block, log_weights(np.tile(alphas, (len(block), 1)), rng), strict=True):
+            wanted = int(sizes[client])
+            while wanted:
+                # Another turn only comes when a class has run out, so there are at most as many turns as classes.
+                taken = np.minimum(cut(wanted, shares(logs, left > 0), rng), left)
+                counts[client] += taken
+                left -= taken
+                wanted -= int(taken.sum())
+    return counts

@@ -1,0 +1,176 @@
+"""Who runs which chains: giving them out to workers, and bringing back what became of them in order."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+
+from fedrelay.engines.memory import Memory
+from fedrelay.engines.pool.worker import Done, Job, Round
+from fedrelay.engines.pool.workers import Crew
+from fedrelay.engines.relay import operator_threads
+from fedrelay.errors import BadInput, RunFailed
+from fedrelay.types import Baton, Chain, Outcome, Tree
+
+DEATHS = 3
+"""So many workers may die over a chain before the run stops."""
+
+
+class Queue(Protocol):
+    """Chains that wait for a worker, by number."""
+
+    def __len__(self) -> int:
+        """How many workers could be busy at once."""
+        ...
+
+    def take(self) -> tuple[int, ...]:
+        """Those for the next worker; none if none are left."""
+        ...
+
+    def put_back(self, numbers: Sequence[int], /) -> None:
+        """Their worker has died."""
+        ...
+
+
+def dispatch(crew: Crew, current: Round, queue: Queue, memory: Memory) -> Iterator[Outcome]:
+    """One outcome per chain, in the order of the chains, whichever ends first."""
+    chains, found, following = current.chains, dict[int, Outcome](), 0
+    try:
+        while following < len(chains):
+            with operator_threads(1):  # a second one would only take its core from a worker
+                for one in crew.idle():
+                    numbers = queue.take()
+                    if numbers:
+                        crew.give(one, Job(numbers, known(memory, chains, numbers)))
+                for job, reply in crew.replies():
+                    if reply is None:
+                        queue.put_back(job.numbers)
+                        continue
+                    for client, tree in reply.memories.items():
+                        memory.stage(client, tree)
+                    found.update((done.number, outcome(chains[done.number], done)) for done in reply.done)
+            while following in found:
+                yield found.pop(following)
+                following += 1
+    finally:  # also when the consumer has seen enough, or Ctrl-C
+        crew.rest()
+
+
+def known(memory: Memory, chains: Sequence[Chain], numbers: Sequence[int]) -> dict[int, Tree]:
+    """What the clients of these chains keep."""
+    clients = sorted({client for number in numbers for client in chains[number].clients})
+    return {client: tree for client in clients if (tree := memory.get(client))}
+
+
+def outcome(chain: Chain, done: Done) -> Outcome:
+    """What a worker said, put together with what it need not say."""
+    params = chain.start.params if done.params is None else done.params
+    return Outcome(chain, Baton(params, done.weight), done.reports, done.dropped)
+
+
+class Bundles:
+    """The longest chains first, several at once while many are left.
+
+    A short chain costs less than the way to another process, so they travel in bundles; the last ones go singly, so
+    that all workers end together.
+    """
+
+    def __init__(self, chains: Sequence[Chain], sizes: Sequence[int], workers: int) -> None:
+        self._chains, self._workers = chains, workers
+        self._cost = costs(chains, sizes)
+        self._waiting = deque(sorted(range(len(chains)), key=lambda number: -self._cost[number]))
+        self._left = sum(self._cost)
+        self._deaths = [0] * len(chains)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> tuple[int, ...]:
+        taken: list[int] = []
+        room = self._left / (2 * self._workers)
+        while self._waiting:
+            number = self._waiting[0]
+            alone = self._deaths[number] > 0  # a chain that ends workers must not take others with it
+            if taken and (alone or self._cost[number] > room):
+                break
+            taken.append(self._waiting.popleft())
+            room -= self._cost[number]
+            self._left -= self._cost[number]
+            if alone:
+                break
+        return tuple(taken)
+
+    def put_back(self, numbers: Sequence[int], /) -> None:
+        for number in reversed(numbers):
+            self._deaths[number] += 1
+            if self._deaths[number] >= DEATHS:
+                raise deadly(self._chains[number])
+            self._waiting.appendleft(number)
+            self._left += self._cost[number]
+
+
+class Stacks:
+    """Chains that advance together: at most `rows` of them, of like length, as equal in number as can be.
+
+    Which they are depends on the chains alone and not on the workers, so neither do the results.
+    """
+
+    def __init__(self, chains: Sequence[Chain], sizes: Sequence[int], rows: int) -> None:
+        self._chains = chains
+        cost = costs(chains, sizes)
+        order = sorted(range(len(chains)), key=lambda number: (-len(chains[number].clients), -cost[number]))
+        count = -(-len(chains) // rows)
+        cuts = [len(chains) * part // count for part in range(count + 1)]
+        self.all = [tuple(order[cuts[part] : cuts[part + 1]]) for part in range(count)]
+        self._waiting = deque(self.all)
+        self._deaths = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> tuple[int, ...]:
+        return self._waiting.popleft() if self._waiting else ()
+
+    def put_back(self, numbers: Sequence[int], /) -> None:
+        self._deaths += 1
+        if self._deaths >= DEATHS:
+            raise deadly(self._chains[numbers[0]])
+        self._waiting.appendleft(tuple(numbers))
+
+
+def costs(chains: Sequence[Chain], sizes: Sequence[int]) -> list[int]:
+    """What a chain is expected to take: its examples."""
+    return [sum(sizes[client] for client in chain.clients) for chain in chains]
+
+
+def deadly(chain: Chain) -> RunFailed:
+    clients = ", ".join(map(str, chain.clients[:10]))
+    return RunFailed(
+        f"{DEATHS} worker processes ended over the chain of client {clients}: perhaps memory is short (fewer workers "
+        "need less), or something its work calls crashes (the engine inline shows it)"
+    )
+
+
+CORES = "FEDRELAY_CORES"
+"""Says how many cores a program may use where it should leave some to others, such as runs beside it."""
+
+
+def cores() -> int:
+    """How many this process may use."""
+    told = os.environ.get(CORES, "")
+    if told:
+        if not told.isdigit() or told == "0":
+            raise BadInput(f"{CORES} must be a whole number from 1, not {told!r}")
+        return int(told)
+    available = getattr(os, "sched_getaffinity", None)
+    return len(available(0)) if available is not None else os.cpu_count() or 1
+
+
+def share_cores(count: int) -> None:
+    """Let this process and those it starts use so many."""
+    os.environ[CORES] = str(count)
+    torch.set_num_threads(count)

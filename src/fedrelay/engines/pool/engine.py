@@ -1,0 +1,71 @@
+"""Worker processes of one thread each: chains run at once, and the results are the same bits as inline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+
+from fedrelay.data.federation import Federation
+from fedrelay.engines.memory import Memory
+from fedrelay.engines.pool.dispatch import Bundles, cores, dispatch
+from fedrelay.engines.pool.worker import Round
+from fedrelay.engines.pool.workers import Hired
+from fedrelay.engines.relay import LOG, Errand, Ground
+from fedrelay.errors import within
+from fedrelay.tasks.task import Task
+from fedrelay.types import Chain, Outcome, Tree, Work
+
+
+class Pool:
+    """Runs chains in `workers` processes (default: one per core), the same bits as inline with one thread.
+
+    Data and models lie in shared memory. A worker that dies is replaced and its chains are run again. Client memories
+    beyond `memory_limit` megabytes are kept in a file. Workers end with the engine, or with `close`.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        task: Task,
+        seed: int = 0,
+        *,
+        workers: int | None = None,
+        memory_limit: float | None = None,
+    ) -> None:
+        if workers is not None:
+            within("workers", workers, least=1)
+        self.federation, self.task, self.seed = federation, task, seed
+        self.workers = workers or cores()
+        self.sizes: Sequence[int] = federation.sizes
+        self._asked = workers
+        self._memory = Memory(memory_limit)
+        self._hired = Hired(Ground(federation, task, seed))
+
+    def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
+        self._memory.discard()
+        if self._asked is not None and self._asked > len(chains):
+            count = len(chains)
+            LOG.warning("%d workers for %d chain(s) in round %d: the others stay idle", self._asked, count, round)
+            self._asked = None  # once is enough
+        current = Round(Errand(work, shared, round), chains)
+        crew = self._hired.open(current, min(self.workers, len(chains)))
+        yield from dispatch(crew, current, Bundles(chains, self.sizes, self.workers), self._memory)
+
+    def commit(self, round: int, /) -> None:
+        self._memory.commit(round)
+
+    def memories(self) -> tuple[int, Mapping[int, Tree]]:
+        return self._memory.round, self._memory.all()
+
+    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
+        self._memory.restore(memories, round)
+
+    def close(self) -> None:
+        """End the workers now; another round would start new ones."""
+        self._hired.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,134 @@
+"""Clustered by similarity: alike clients share an urn, so that a round sees every kind of them (Alg. 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrelay import seeds
+from fedrelay.errors import BadInput, within
+from fedrelay.plans.background import beside
+from fedrelay.plans.grouping.groups import Groups
+from fedrelay.plans.sampling.sampler import NOTHING
+from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters, checked
+from fedrelay.plans.sampling.ward import Rows, Similarity, published_ward, ward
+from fedrelay.types import Outcome, Probe, Tree, Vector
+
+When = Literal["beside", "after"]
+Variant = Literal["paper", "published"]
+CHOICES = {"similarity": get_args(Similarity), "when": get_args(When), "variant": get_args(Variant)}
+
+
+@dataclass(frozen=True)
+class BySimilarity:
+    """Clustered by similarity: Ward's clustering of what clients last did to the model decides who shares one of m
+    urns, from each of which one is drawn (clustered sampling 2021, Alg. 2).
+
+    A client's representative gradient is the model that came back minus the model that was sent, in the last round in
+    which it took part; before that it is zero. A group's is the mean of its clients', who share that of their chain.
+    Only clients that took part cost memory.
+
+    `when` = "beside": the urns of the next round are computed while a round trains, from what was known when it began
+    (end of Section 5), so that they cost no time where a core is free. "after": from all that came back, as the
+    published code does, before the next round can begin.
+
+    `sketch` keeps only so many numbers of a gradient, a random projection, for arccos and L2. Its standard error is
+    about (1 − cos²) / √sketch of a cosine, and a share 1 / √(2 · sketch) of an L2 distance.
+
+    `variant` = "published" clusters as the authors' code does, for comparison.
+    """
+
+    similarity: Similarity = "arccos"
+    when: When = "beside"
+    sketch: int | None = None
+    variant: Variant = "paper"
+
+    def __post_init__(self) -> None:
+        for name, words in CHOICES.items():
+            if getattr(self, name) not in words:
+                raise BadInput(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {getattr(self, name)!r}")
+        if self.sketch is not None:
+            if not isinstance(self.sketch, int):
+                raise BadInput(f"sketch must be a whole number, not {self.sketch!r}")
+            within("sketch", self.sketch, least=1)
+            if self.similarity == "l1":
+                raise BadInput("a sketch keeps angles and L2 distances, not L1: use arccos or l2, or sketch = none")
+
+    def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
+        """From the tree in the memo; without one nothing is known yet, and everybody is alike."""
+        known = checked(sizes, count)
+        tree = memo["tree"].numpy() if "tree" in memo else ward(np.empty((0, 1)), (), len(known), self.similarity)
+        return by_clusters(tree, known, count)
+
+    def init(self, probe: Probe) -> Tree:
+        return {"gradients": {}, "last": {}, "made": 0}
+
+    def begin(self, memo: Tree, groups: Groups) -> Tree:
+        again = memo.get("groups", groups) == groups
+        tree = memo["tree"] if again and "tree" in memo else self.tree(memo, groups)
+        now = {**memo, "groups": groups, "tree": tree}
+        # Groups that were made anew will be so again, and then a tree of the present ones would be of no use.
+        return (
+            {**now, "next": beside(self.tree, memo, groups, elsewhere=True)} if self.when == "beside" and again else now
+        )
+
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+        known = {**self.remember(memo, outcomes), "groups": memo["groups"]}
+        return {**known, "tree": memo["next"].result()} if "next" in memo else known
+
+    def remember(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+        """Gradients by a running number, and which of them is each client's last one."""
+        gradients, last, made = dict(memo["gradients"]), dict(memo["last"]), memo["made"]
+        for outcome in outcomes:
+            if outcome.reports:
+                gradients[made] = self.kept(outcome.baton.params - outcome.chain.start.params)
+                last.update({report.client: made for report in outcome.reports})
+                made += 1
+        used = set(last.values())
+        gradients = {number: gradient for number, gradient in gradients.items() if number in used}
+        return {"gradients": gradients, "last": last, "made": made}
+
+    def kept(self, gradient: Vector) -> Vector:
+        """What is remembered of a gradient."""
+        if self.sketch is None or self.sketch >= len(gradient):
+            return gradient
+        buckets, signs = projection(len(gradient), self.sketch)
+        return torch.from_numpy(np.bincount(buckets, signs * gradient.numpy(), self.sketch).astype(np.float32))
+
+    def tree(self, memo: Tree, groups: Groups, *, elsewhere: bool = False) -> torch.Tensor:
+        """Who is alike among these groups, from the gradients in the memo."""
+        places = [place for place, group in enumerate(groups) if any(client in memo["last"] for client in group)]
+        rows = represented([groups[place] for place in places], memo["last"], memo["gradients"])
+        if self.variant == "published":
+            return torch.from_numpy(published_ward(rows, places, len(groups), self.similarity))
+        return torch.from_numpy(ward(rows, places, len(groups), self.similarity, elsewhere=elsewhere))
+
+
+def represented(groups: Sequence[Sequence[int]], last: Mapping[int, int], gradients: Mapping[int, Vector]) -> Rows:
+    """The representative gradient of every group: the mean over its clients of the last gradient of each, or zero."""
+    width = len(next(iter(gradients.values()))) if gradients else 1
+    rows: list[NDArray[np.floating[Any]]] = []
+    for group in groups:
+        shares = Counter(last[client] for client in group if client in last)
+        if len(group) in shares.values():  # all of it trained as one, as a client alone always does: no copy
+            rows.append(gradients[next(iter(shares))].numpy())
+            continue
+        row = np.zeros(width)
+        for number, times in shares.items():
+            row += gradients[number].numpy() * np.float64(times / len(group))
+        rows.append(row)
+    return rows
+
+
+@lru_cache(maxsize=2)
+def projection(size: int, buckets: int) -> tuple[Whole, NDArray[np.float64]]:
+    """A bucket and a sign for every coordinate (a count sketch): the same in every run, so they are never stored."""
+    rng = seeds.rng(0, "sketch", size, buckets)
+    return rng.integers(0, buckets, size), rng.choice(np.array([-1.0, 1.0]), size)

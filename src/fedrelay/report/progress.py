@@ -1,0 +1,125 @@
+"""A run as one watches it: a live line in a terminal, quiet otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedrelay.runs.record import Line, Recorder
+from fedrelay.tasks.task import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Work
+
+MOST_DROPS = 5
+
+
+def follow(recorder: Recorder, console: Console) -> None:
+    """Run to the end, with a live display of accuracy, rounds per second and time left if this is a terminal."""
+    with bars(console) as progress:
+        recorder = replace(recorder, engine=Watched(recorder.engine, progress))
+        done = recorder.done()
+        bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said="accuracy …")
+        began, named, accuracy, told = time.perf_counter(), set[int](), "…", ""
+        for line in recorder.run():
+            if line["round"] <= done:  # of an earlier part of this run
+                began = time.perf_counter()
+                continue
+            speed = (line["round"] - done) / (time.perf_counter() - began)
+            accuracy = accuracy if line["accuracy"] is None else f"{line['accuracy']:.1%}"
+            progress.update(bar, completed=line["round"], said=f"accuracy {accuracy} {speed:.1f} rounds/s")
+            told = tell_engine(recorder.engine, told, console)
+            tell_drops(line, named, console)
+            tell_undescribed(line, console)
+
+
+def bars(console: Console) -> Progress:
+    """Bars that show how far something is, of what unit, what there is to say of it and how long it will take."""
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An engine around an engine: what clients do before the first round has a bar of its own as it comes in."""
+
+    engine: Engine
+    progress: Progress
+
+    @property
+    def task(self) -> Task:
+        return self.engine.task
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return self.engine.sizes
+
+    @property
+    def seed(self) -> int:
+        return self.engine.seed
+
+    @property
+    def settings(self) -> Mapping[str, Any] | None:
+        return getattr(self.engine, "settings", None)
+
+    @property
+    def explanation(self) -> str:
+        return getattr(self.engine, "explanation", "")
+
+    def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
+        outcomes = self.engine.run(work, chains, shared, round)
+        if round:
+            yield from outcomes
+            return
+        bar = self.progress.add_task("describing", total=len(chains), unit="clients", said=type(work).__name__)
+        for outcome in outcomes:
+            self.progress.advance(bar)
+            yield outcome
+
+    def commit(self, round: int, /) -> None:
+        self.engine.commit(round)
+
+    def memories(self) -> tuple[int, Mapping[int, Tree]]:
+        return self.engine.memories()
+
+    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
+        self.engine.remember(round, memories)
+
+
+def tell_engine(engine: Engine, told: str, console: Console) -> str:
+    """Say how the engine chose to run, whenever it chooses."""
+    explanation: str = getattr(engine, "explanation", "")
+    if explanation and explanation != told and console.is_terminal:
+        console.print(f"engine: {explanation}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    return explanation
+
+
+def tell_drops(line: Line, named: set[int], console: Console) -> None:
+    """Name a dropped client and its reason, each client once and only the first few."""
+    for drop in line["drops"]:
+        if drop["client"] in named or len(named) > MOST_DROPS:
+            continue
+        named.add(drop["client"])
+        where = f"round {line['round']}, chain {drop['chain']}"
+        text = f"{where}: client {drop['client']} was dropped: {drop['reason']}"
+        if len(named) > MOST_DROPS:
+            text = "more clients were dropped; rounds.jsonl and the report name them all"
+        console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_undescribed(line: Line, console: Console) -> None:
+    """Name the clients of which no trait came back."""
+    for missing in line.get("undescribed", ()):
+        text = f"client {missing['client']} could not be described, so it is grouped at random: {missing['reason']}"
+        console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

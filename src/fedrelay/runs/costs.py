@@ -1,0 +1,132 @@
+"""What a round costs: messages and bytes between server and clients, and hops that cannot happen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import add
+from typing import Any
+
+import torch
+
+from fedrelay.runs import measures
+from fedrelay.tasks.task import Task
+from fedrelay.types import Outcome, Tree, Vector, Work
+
+DIRECTIONS = ("server_to_client", "client_to_server", "client_to_client")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Messages and bytes of a round by direction (FedSeq journal 2024, Table 3)."""
+
+    messages: tuple[int, int, int] = (0, 0, 0)
+    bytes: tuple[int, int, int] = (0, 0, 0)
+    relayed: tuple[int, int] = (0, 0)
+    """Messages and bytes among those to and from the server that only passed it on their way between clients."""
+    describing: tuple[int, int] = (0, 0)
+    """Messages and bytes among them that told the server about the clients' data, before the first round."""
+
+    def __add__(self, other: Traffic) -> Traffic:
+        both = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
+        return Traffic(*(tuple(map(add, one, another)) for one, another in both))
+
+    def log(self) -> dict[str, dict[str, int]]:
+        return {
+            "messages": dict(zip(DIRECTIONS, self.messages, strict=True)),
+            "bytes": dict(zip(DIRECTIONS, self.bytes, strict=True)),
+            "relayed": dict(zip(("messages", "bytes"), self.relayed, strict=True)),
+            "describing": dict(zip(("messages", "bytes"), self.describing, strict=True)),
+        }
+
+
+def traffic(outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed: bool = False) -> Traffic:
+    """Count what these chains sent.
+
+    The server sends the baton to the first client of a chain, every client to the next one, the last good one back.
+    A client that was dropped still cost the message that reached it; whoever held the last good baton sends again.
+    Every client also gets `shared` from the server and sends it its uplink: a vector of the model's size in them is a
+    message of its own. If the server relays, what goes from one client to another is two messages, up and down.
+    """
+    down = up = across = extra_down = extra_up = more_down = more_up = 0
+    for outcome in outcomes:
+        lost = {drop.hop for drop in outcome.dropped}
+        holder: int | None = None  # None is the server
+        for hop, client in enumerate(outcome.chain.clients):
+            down += holder is None
+            across += holder not in (None, client)
+            holder = holder if hop in lost else client
+        up += holder is not None
+        extra_down += len(outcome.chain.clients) * size_of(shared)
+        extra_up += sum(size_of(report.uplink) for report in outcome.reports)
+        more_down += len(outcome.chain.clients) * vectors_in(shared, model)
+        more_up += sum(vectors_in(report.uplink, model) for report in outcome.reports)
+    baton, passed = size_of(model), across if relayed else 0
+    down, up, across = down + passed, up + passed, across - passed
+    sizes = (down * baton + extra_down, up * baton + extra_up, across * baton)
+    return Traffic((down + more_down, up + more_up, across), sizes, (2 * passed, 2 * passed * baton))
+
+
+def describing(outcome: Outcome, work: Work, model: Vector) -> Traffic:
+    """What it took to describe a client: the model, if the work reads it, to the client; and what it tells, back."""
+    down, up = int(reads_model(work)), len(outcome.reports)
+    sizes = (down * size_of(model), sum(size_of(report.uplink) for report in outcome.reports), 0)
+    return Traffic((down, up, 0), sizes, describing=(down + up, sum(sizes)))
+
+
+def reads_model(work: Work) -> bool:
+    """Whether a client needs the initial model for this; a work that does not says `reads_model = False`."""
+    return bool(getattr(work, "reads_model", True))
+
+
+def vectors_in(tree: object, model: Vector) -> int:
+    """How many vectors of the size of a model a tree holds (control variates): each is a message of its own. Anything
+    smaller goes with the baton."""
+    if isinstance(tree, torch.Tensor):
+        return int(2 * tree.numel() > model.numel())
+    if isinstance(tree, dict):
+        return sum(vectors_in(value, model) for value in tree.values())
+    return sum(vectors_in(value, model) for value in tree) if isinstance(tree, tuple | list) else 0
+
+
+def depth(outcomes: Sequence[Outcome]) -> int:
+    """The longest chain: hops that had to happen one after another."""
+    return max((len(outcome.chain.clients) for outcome in outcomes), default=0)
+
+
+def estimates(lines: Sequence[Mapping[str, Any]], task: Task, example: torch.Tensor) -> dict[str, float]:
+    """Time and traffic of these rounds by FedGSP's formulas (2022, Eqs. 15-17), for its phone and its network: every
+    visit gets the model from the server and sends it back, whoever sent it in this run."""
+    visits = sum(line["visits"] for line in lines)
+    model = task.layout.size * 4
+    return {
+        "computing_seconds": measures.computing_seconds(
+            [line["examples"] / line["chains"] for line in lines],
+            [line["chains"] for line in lines],
+            per_example=operations(task, example),
+            per_merge=task.layout.size,
+        ),
+        "communication_seconds": measures.communication_seconds(visits, model),
+        "traffic_bytes": measures.traffic_bytes(visits, model),
+    }
+
+
+def operations(task: Task, example: torch.Tensor) -> int:
+    """Floating-point operations of one training step on one example; backwards costs twice what forwards does."""
+    from torch.utils.flop_counter import FlopCounterMode  # here, because few need it and it takes its time to import
+
+    task.desk.load(task.init(0), training=False)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        task.desk.network(example)
+    return 3 * int(counter.get_total_flops())
+
+
+def size_of(tree: object) -> int:
+    """Bytes of the tensors and numbers in a tree."""
+    if isinstance(tree, torch.Tensor):
+        return tree.numel() * tree.element_size()
+    if isinstance(tree, dict):
+        return sum(size_of(value) for value in tree.values())
+    if isinstance(tree, tuple | list):
+        return sum(size_of(value) for value in tree)
+    return 8 if isinstance(tree, int | float) else 0

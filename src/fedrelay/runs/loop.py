@@ -1,0 +1,195 @@
+"""The run: start, advance by one round, and the loop that repeats it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+
+from fedrelay import seeds
+from fedrelay.engines.relay import operator_threads
+from fedrelay.errors import BadInput, RunFailed
+from fedrelay.runs import costs
+from fedrelay.runs.latency import Latency, Pace
+from fedrelay.tasks.task import Task
+from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Tree, Vector, Work
+from fedrelay.vectors import blend, is_finite
+
+
+def train(
+    algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | None = None, latency: Latency | None = None
+) -> Iterator[State]:
+    """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
+    have a virtual clock."""
+    if state is None:
+        state = start(algorithm, engine, latency)
+    while state.round < rounds:
+        state = advance(algorithm, engine, state, latency)
+        yield state
+
+
+def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) -> State:
+    """The state before the first round; clients remember nothing of an earlier run. With a latency, its clock says how
+    long it took to describe the clients."""
+    if algorithm.pooled and len(engine.sizes) > 1:
+        raise BadInput("the centralised reference trains on pooled data: give it a federation.pooled() of one client")
+    if adapted(algorithm, engine.task) != engine.task:
+        raise BadInput(
+            "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
+        )
+    engine.remember(0, {})
+    params = engine.task.init(engine.seed)
+    pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
+    probe = Probing(engine, params, pace)
+    memo = algorithm.plan.init(probe, engine.sizes, seeds.rng(engine.seed, "plan"))
+    shared, server = algorithm.merge.init(params, len(engine.sizes))
+    batons = (Baton(params),) * algorithm.slots
+    trainable, examples = engine.task.layout.trainable, sum(engine.sizes)
+    memo = {**memo, "described": astuple(probe.traffic)}
+    return State(0, batons, shared, server, memo, clock=probe.seconds, trainable=trainable, examples=examples)
+
+
+@dataclass
+class Probing:
+    """Runs a Work once on every client, before the first round (in round 0), from the initial model; and counts what
+    that takes: traffic, and simulated seconds, if there is a pace. All clients work at the same time."""
+
+    engine: Engine
+    params: Vector
+    pace: Pace | None = None
+    traffic: costs.Traffic = costs.Traffic()
+    seconds: float = 0.0
+
+    @property
+    def task(self) -> Task:
+        return self.engine.task
+
+    def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
+        chains = [Chain(Baton(self.params), (client,)) for client in range(len(self.engine.sizes))]
+        longest = 0.0
+        for outcome in self.engine.run(work, chains, {}, 0):
+            sent = costs.describing(outcome, work, self.params)
+            self.traffic += sent
+            if self.pace is not None:
+                longest = max(longest, self.pace.described(outcome, sent.bytes[0]))
+            yield outcome.reports[0] if outcome.reports else outcome.dropped[0]
+        self.seconds += longest
+
+
+def adapted(algorithm: Algorithm, task: Task) -> Task:
+    """The task as the method's update asks for it (FedFusion adds a module); a model that lacks a part is refused."""
+    adapt = getattr(algorithm.update, "adapt", None)
+    return task if adapt is None else adapt(task)
+
+
+@operator_threads(1)  # the server's sums are short: a second thread would only take its core from a worker
+def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency | None = None) -> State:
+    """One round: plan, relay, merge."""
+    began = time.perf_counter()
+    round = state.round + 1
+    memo, chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
+    check(chains, round)
+    outcomes = list(engine.run(algorithm.update, chains, state.shared, round))
+    if latency is not None and not algorithm.pooled:
+        pace = latency.draw(len(engine.sizes), engine.seed)
+        outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed)
+    good = [outcome for outcome in outcomes if outcome.reports]
+    if not good and not state.waiting:
+        raise RunFailed(every_chain_failed(round, outcomes))
+    ready, waiting = algorithm.barrier(state, good)
+    clock = max((outcome.finished_at for outcome in ready), default=state.clock)
+    back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
+    known = replace(state, memo=algorithm.plan.learn(memo, back), waiting=tuple(waiting), clock=clock)
+    merged = algorithm.merge(known, ready) if ready else known
+    if not all(is_finite(baton.params) for baton in merged.batons):
+        raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
+    log = {
+        "groups": len(chains),
+        **describe(round, outcomes),
+        **known.memo.get("log", {}),
+        **undescribed(known.memo, round),
+        **paid(algorithm, outcomes, state).log(),
+        "simulated_seconds": None if latency is None or algorithm.pooled else clock - began_at(state),
+        "seconds": time.perf_counter() - began,
+    }
+    after = replace(merged, round=round, log=log)
+    engine.commit(round)
+    return after
+
+
+def deployed(state: State) -> Vector:
+    """The model one would use now: the baton, or the mean of several by the weight they have gathered."""
+    return blend(state.batons)
+
+
+def paid(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
+    """What the round sent, the first one with what was sent to describe clients; a centralised one sends nothing."""
+    if algorithm.pooled:
+        return costs.Traffic()
+    before = costs.Traffic(*() if state.round else state.memo.get("described", ()))
+    return before + costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
+
+
+def began_at(state: State) -> float:
+    """When the round after this state began, on the virtual clock; the first one begins with the describing."""
+    return state.clock if state.round else 0.0
+
+
+def check(chains: Sequence[Chain], round: int) -> None:
+    """A client in two chains of one round is refused: its memory would race."""
+    seen: dict[int, int] = {}
+    for number, chain in enumerate(chains):
+        for client in set(chain.clients):
+            if seen.setdefault(client, number) != number:
+                raise RunFailed(
+                    f"round {round}: the plan put client {client} into two chains, {seen[client]} and {number}"
+                )
+    if not chains:
+        raise RunFailed(f"round {round}: the plan made no chain")
+
+
+def describe(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """What a round did."""
+    reports = [report for outcome in outcomes for report in outcome.reports]
+    examples = sum(report.examples for report in reports)
+    losses = [(report.metrics["loss"], report.examples) for report in reports if "loss" in report.metrics]
+    return {
+        "round": round,
+        "train_loss": sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
+        "clients": len({report.client for report in reports}),
+        "participants": tuple(sorted({report.client for report in reports})),
+        "chains": len(outcomes),
+        "visits": len(reports),
+        "drops": [
+            {"client": drop.client, "chain": number, "hop": drop.hop, "reason": drop.reason}
+            for number, outcome in enumerate(outcomes)
+            for drop in outcome.dropped
+        ],
+        "depth": costs.depth(outcomes),
+        "examples": examples,
+    }
+
+
+def undescribed(memo: Tree, round: int) -> dict[str, object]:
+    """In the record of the first round: who could not be described, and so was grouped at random."""
+    missing = memo.get("undescribed", ()) if round == 1 else ()
+    return {"undescribed": [{"client": client, "reason": reason} for client, reason in missing]} if missing else {}
+
+
+MOST_REASONS = 5
+MOST_CLIENTS = 10
+
+
+def every_chain_failed(round: int, outcomes: Sequence[Outcome]) -> str:
+    """Names chains, clients and reasons: the same reason once, and only the first few."""
+    reasons: dict[str, list[str]] = {}
+    for number, outcome in enumerate(outcomes):
+        for drop in outcome.dropped:
+            reasons.setdefault(drop.reason, []).append(f"chain {number}, client {drop.client}")
+    named = [
+        f"{'; '.join(who[:MOST_CLIENTS])}{' …' if len(who) > MOST_CLIENTS else ''}: {reason}"
+        for reason, who in list(reasons.items())[:MOST_REASONS]
+    ]
+    more = sum(len(who) for who in list(reasons.values())[MOST_REASONS:])
+    named += [f"and {more} more"] if more else []
+    return f"round {round}: every chain failed, so there is nothing to merge ({'; '.join(named)})"

@@ -1,0 +1,1 @@
+"""Several runs, or none: comparisons, sweeps, groupings without training, the demonstration."""

@@ -1,0 +1,278 @@
+"""Several runs of one TOML file side by side: a table, a page and machine-readable results by one command.
+
+The file is a configuration as `fedrelay run` takes it, with a table `[runs.NAME]` for every run that says what differs
+in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy the target of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedrelay import config, report
+from fedrelay.config import schema
+from fedrelay.engines.pool.dispatch import cores, share_cores
+from fedrelay.errors import BadInput, RunFailed, within
+from fedrelay.report.progress import bars, follow
+from fedrelay.runs import checkpoint
+
+EXTRA = ("runs", "seeds", "reference")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run with one seed."""
+
+    name: str
+    seed: int
+    tables: config.Tables
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run over all its seeds; `failed` says why some of them have no result."""
+
+    name: str
+    summaries: tuple[Mapping[str, Any], ...]
+    failed: tuple[str, ...] = ()
+
+    def values(self, *keys: str) -> list[float]:
+        """This figure of every seed that has it."""
+        found = []
+        for summary in self.summaries:
+            value: Any = summary
+            for key in keys:
+                value = None if value is None else value.get(key)
+            if value is not None:
+                found.append(float(value))
+        return found
+
+    def spread(self, *keys: str, unit: Callable[[float], str]) -> str:
+        """Mean ± standard deviation over seeds; nothing if some seed never got there."""
+        values = self.values(*keys)
+        if not values or len(values) < len(self.summaries):
+            return "–"
+        apart = unit(statistics.stdev(values)) if len(values) > 1 else unit(0)
+        return unit(statistics.fmean(values)) + (f" ± {apart}" if apart != unit(0) else "")
+
+
+def compare(
+    path: Path,
+    out: Path,
+    live: Console,
+    *,
+    sets: Sequence[str] = (),
+    jobs: int = 1,
+    data_dir: Path | None = None,
+) -> list[Row]:
+    """Do every run of the file that is not done yet; write results.json, results.md and report.html."""
+    within("jobs", jobs, least=1)
+    todo, reference = plan(config.read(path), out, sets)
+    for job in todo:
+        with told_of(path, job):
+            config.build(job.tables, data_dir)  # a mistake in the last run must not wait for the first to end
+    first = [job for job in todo if job.name == reference]
+    rest = [job for job in todo if job.name != reference]
+    with workers(jobs) as pool:
+        failures = carry_out(first, live, pool, data_dir)
+        if first:
+            rest = [aimed(job, first, failures) for job in rest]
+        failures |= carry_out(rest, live, pool, data_dir)
+    rows = rows_of(todo, failures)
+    write(rows, todo, failures, out, path.stem)
+    return rows
+
+
+def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Job], str | None]:
+    """Every run with every seed, and the name of the reference."""
+    runs, seeds, reference = (tables.pop(key, None) for key in EXTRA)
+    if not isinstance(runs, dict) or not runs or not all(isinstance(changes, dict) for changes in runs.values()):
+        raise BadInput("there are no runs to compare: add a table [runs.NAME] for each, with what differs in it")
+    if reference is not None and reference not in runs:
+        raise BadInput(f"reference {reference!r} is no run{schema.nearest(str(reference), runs)}")
+    several = seeds is not None
+    for seed in seeds if several else ():
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise BadInput(f"seeds must be a list of whole numbers such as [0, 1, 2], not {seeds!r}")
+    jobs = []
+    for name, changes in runs.items():
+        one = config.override(merged(tables, changes), sets)
+        for seed in seeds if several else [one.get("seed", config.NUMBERS["seed"])]:
+            folder = out / re.sub(r"[^\w.+=-]+", "_", name)
+            jobs.append(Job(name, seed, {**one, "seed": seed}, folder / f"seed-{seed}" if several else folder))
+    folders = [job.folder for job in jobs]
+    if len(set(folders)) < len(folders):
+        raise BadInput(f"two runs would share a folder: give runs and seeds different names, not {list(runs)}")
+    return jobs, reference
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with these changes; a table that names something else replaces the old one whole."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("name") in (None, old.get("name")):
+            result[key] = merged(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[Executor | None]:
+    """Processes for several runs at a time; None does them here, one after another."""
+    if jobs == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), share_cores, (max(cores() // jobs, 1),)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def carry_out(
+    todo: Sequence[Job], live: Console, pool: Executor | None, data_dir: Path | None
+) -> dict[tuple[str, int], str]:
+    """Run what is to be done: the reasons of those that failed, which do not stop the others."""
+    if pool is None:
+        results = [run(job, data_dir, live) for job in todo]
+        return {(job.name, job.seed): reason for job, reason in zip(todo, results, strict=True) if reason is not None}
+    failures = {}
+    with bars(live) as progress:
+        bar = progress.add_task("all runs", total=len(todo), unit="runs", said="")
+        futures = {pool.submit(run, job, data_dir): job for job in todo}
+        for future in as_completed(futures):
+            job, reason = futures[future], future.result()
+            if reason is not None:
+                failures[job.name, job.seed] = reason
+            progress.update(bar, advance=1, said=f"{job.name} {'done' if reason is None else 'failed'}")
+    return failures
+
+
+def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | None:
+    """One run to its end: why it failed, or None. Beside others it has no display of its own, only warnings."""
+    console = live or Console(stderr=True, force_terminal=False)
+    try:
+        follow(config.build(job.tables, data_dir).record(job.folder, resume=True), console)
+    except RunFailed as error:
+        return str(error)
+    return None
+
+
+def aimed(job: Job, first: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> Job:
+    """The job with the reference's mean accuracy as its target."""
+    found = [summary_of(one)["accuracy"] for one in first if (one.name, one.seed) not in failures]
+    if not found or None in found:
+        raise RunFailed(f"the reference {first[0].name!r} has no accuracy to measure the others against")
+    target = {"evaluate": {**job.tables.get("evaluate", {}), "target": statistics.fmean(found)}}
+    return Job(job.name, job.seed, {**job.tables, **target}, job.folder)
+
+
+def summary_of(job: Job) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((job.folder / "summary.json").read_text())
+    return content
+
+
+def rows_of(todo: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> list[Row]:
+    """The jobs of one run together, in the order of the file."""
+    rows = []
+    for name in dict.fromkeys(job.name for job in todo):
+        mine = [job for job in todo if job.name == name]
+        good = tuple(summary_of(job) for job in mine if (job.name, job.seed) not in failures)
+        rows.append(Row(name, good, tuple(failures[name, j.seed] for j in mine if (name, j.seed) in failures)))
+    return rows
+
+
+def write(
+    rows: Sequence[Row], todo: Sequence[Job], failures: Mapping[tuple[str, int], str], out: Path, title: str
+) -> None:
+    """The results beside the runs."""
+    content = [{"name": row.name, "failed": list(row.failed), "summaries": list(row.summaries)} for row in rows]
+    checkpoint.write_atomically(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
+    checkpoint.write_atomically(out / "results.md", markdown(rows, title).encode())
+    folders = [job.folder for job in todo if (job.name, job.seed) not in failures]
+    if folders:
+        report.write(folders, out / "report.html")
+
+
+def millions(value: float) -> str:
+    return f"{value / 1e6:.1f}"
+
+
+Figure = tuple[str, str, Callable[[float], str]]
+REACHED: tuple[Figure, ...] = (
+    ("rounds_to", "rounds to", "{:.0f}".format),
+    ("traffic_to", "MB to", millions),
+    ("time_to", "simulated s to", "{:.1f}".format),
+)
+"""What it took to reach a share of the target: the key in a summary, the words, how it is written."""
+
+
+def cells_of(row: Row, shares: Sequence[str], figures: Sequence[Figure]) -> list[str]:
+    """One line of the table."""
+    percent, whole = "{:.1%}".format, "{:.0f}".format
+    reached = [row.spread(figure, share, unit=unit) for figure, _, unit in figures for share in shares]
+    megabytes = row.spread("bytes", "total", unit=millions)
+    messages, seconds = row.spread("messages", "total", unit=whole), row.spread("seconds", unit="{:.1f}".format)
+    accuracy = row.spread("accuracy", unit=percent) if row.summaries else "failed"
+    steadiness = [row.spread("jump", unit=percent), row.spread("classes", unit="{:.1f}".format)]
+    best = row.spread("best_accuracy", unit=percent)
+    return [row.name, accuracy, best, *reached, messages, megabytes, *steadiness, seconds]
+
+
+def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
+    """The columns, the shares of the target that were asked for, and what is told of them."""
+    shares = list(dict.fromkeys(share for row in rows for summary in row.summaries for share in summary["rounds_to"]))
+    timed = any(summary.get("simulated_seconds") is not None for row in rows for summary in row.summaries)
+    figures = [figure for figure in REACHED if timed or figure[0] != "time_to"]
+    reached = [f"{words} {float(share):.0%}" for _, words, _ in figures for share in shares]
+    columns = ["run", "accuracy", "best", *reached, "messages", "MB", "jump", "classes a round", "seconds"]
+    return columns, shares, figures
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """For the terminal, where there is less room."""
+    columns, shares, figures = headings(rows)
+    left_out = ("best", "messages", "MB to", "simulated s to", "jump", "classes")
+    shown = [number for number, column in enumerate(columns) if not column.startswith(left_out)]
+    result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for number in shown:
+        result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)
+    for row in rows:
+        cells = cells_of(row, shares, figures)
+        result.add_row(*(Text(cells[number]) for number in shown))
+    return result
+
+
+def markdown(rows: Sequence[Row], title: str) -> str:
+    """For documents."""
+    columns, shares, figures = headings(rows)
+    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares, figures) for row in rows)]
+    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    failed = "".join(f"\n- {row.name} failed: {reason}" for row in rows for reason in row.failed)
+    return f"# {title}\n\n{text}\n{failed}\n" if failed else f"# {title}\n\n{text}\n"
+
+
+@contextmanager
+def told_of(path: Path, job: Job) -> Iterator[None]:
+    """A mistake is told with the file and the run it is in."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{path}, run {job.name!r}: {error}") from error

@@ -1,0 +1,217 @@
+"""What the laboratory found, to look at: a table, a page with the label mix of every group, and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedrelay.data.picture import fewer_classes
+from fedrelay.report.figures import Figure, Spec
+from fedrelay.report.sheet import Column, sheet
+from fedrelay.runs import checkpoint
+from fedrelay.studies.groupings.study import Findings, Made, Pretrained
+
+MOST_GROUPS = 100
+MOST_CLASSES = 100
+SCALE = [[0, "#ffffff"], [0.25, "#fde0a0"], [0.5, "#f48e52"], [0.75, "#c43354"], [1, "#540f5c"]]
+COLUMNS: tuple[tuple[str, str, Callable[[Made], Any], str], ...] = (
+    ("groups", "{:.4g}", lambda made: made.number, ""),
+    ("balance ratio", "{:.3f}", lambda made: made.balance, "most"),
+    ("covered classes", "{:.3f}", lambda made: made.covered, "most"),
+    ("1000 CPD", "{:.3g}", lambda made: None if made.apart is None else 1000 * made.apart, "least"),
+    ("seconds", "{:.2g}", lambda made: made.seconds, ""),
+)
+"""Title, form, value, and what is best."""
+
+
+def table(findings: Findings) -> Table:
+    """For the terminal, where there is no room for the seconds."""
+    result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("trait", "grouper", "distance"):
+        result.add_column(title, no_wrap=True)
+    for title, *_ in COLUMNS[:-1]:
+        result.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
+    for made in findings.made:
+        result.add_row(*(Text(cell) for cell in cells(made)[:-1]))
+    return result
+
+
+def cells(made: Made) -> list[str]:
+    """One line of the table."""
+    values = [(form, value(made)) for _, form, value, _ in COLUMNS]
+    words = [made.trait or "–", made.grouper, made.distance or "–"]
+    return [*words, *("–" if value is None else form.format(value) for form, value in values)]
+
+
+def markdown(findings: Findings, title: str) -> str:
+    """For documents."""
+    heads = ["trait", "grouper", "distance", *(title for title, *_ in COLUMNS)]
+    lines = [heads, [":--"] * 3 + ["--:"] * len(COLUMNS), *map(cells, findings.made)]
+    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"# {title}\n\n{text}\n\n" + "".join(f"- {note}\n" for note in notes(findings))
+
+
+def notes(findings: Findings) -> list[str]:
+    """What the table does not say."""
+    sizes = findings.sizes
+    found = [
+        f"{findings.source}: {len(sizes)} clients with {min(sizes)} to {max(sizes)} examples"
+        + ("" if findings.clients_apart is None else f"; 1000 CPD of two clients: {1000 * findings.clients_apart:.3g}"),
+        "CPD is the median distance of the class mixes of two groups (FedGSP 2022, Eq. 14)",
+    ]
+    found += [f"describing all clients by {name} took {seconds:.1f} s" for name, seconds in findings.described.items()]
+    found += [
+        f"after {epochs(one)} alone the similarity matrix has norm {one.norm:.4g}, and {one.components:.1%} of "
+        "the principal components hold 90 % of the classifiers' variance"
+        for one in findings.pretrained
+    ]
+    for name, missing in findings.missing.items():
+        found += [f"{name}: client {client} was grouped at random: {reason}" for client, reason in missing]
+    return found
+
+
+def write(findings: Findings, out: Path, title: str) -> None:
+    """results.json, results.md and report.html in this folder, each whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    content = {
+        "source": findings.source,
+        "clients": len(findings.sizes),
+        "clients_cpd": findings.clients_apart,
+        "groupings": [plain(made) for made in findings.made],
+        "pretraining": [{"epochs": p.epochs, "norm": p.norm, "components": p.components} for p in findings.pretrained],
+        "described_seconds": dict(findings.described),
+        "undescribed": {name: [list(one) for one in missing] for name, missing in findings.missing.items()},
+    }
+    checkpoint.write_atomically(out / "results.json", (json.dumps(content, indent=1) + "\n").encode())
+    checkpoint.write_atomically(out / "results.md", markdown(findings, title).encode())
+    checkpoint.write_atomically(out / "report.html", page(findings, title).encode(errors="replace"))
+
+
+def plain(made: Made) -> dict[str, Any]:
+    """A grouping as JSON says it."""
+    return {
+        "trait": made.trait or None,
+        "grouper": made.grouper,
+        "distance": made.distance or None,
+        "number": made.number,
+        "balance_ratio": made.balance,
+        "covered_classes": made.covered,
+        "cpd": made.apart,
+        "seconds": made.seconds,
+        "groups": made.groups,
+    }
+
+
+def page(findings: Findings, title: str) -> str:
+    """The whole page."""
+    names = [" · ".join(filter(None, (made.trait, made.grouper, made.distance))) for made in findings.made]
+    columns = [
+        Column(title, tuple("–" if (v := value(made)) is None else form.format(v) for made in findings.made), best)
+        for title, form, value, wish in COLUMNS
+        for best in [leading([value(made) for made in findings.made], wish)]
+    ]
+    figures = [pretraining(findings.pretrained)] if len(findings.pretrained) > 1 else []
+    figures += [alike(one) for one in findings.pretrained]
+    figures += [
+        mix(number, name, made, findings.class_names)
+        for number, (name, made) in enumerate(zip(names, findings.made, strict=True))
+    ]
+    return sheet(title, headline(findings, names), notes(findings), names, columns, figures)
+
+
+def headline(findings: Findings, names: Sequence[str]) -> str:
+    most = max(made.balance for made in findings.made)
+    best = [name for name, made in zip(names, findings.made, strict=True) if made.balance == most]
+    random = next((made for made in findings.made if not made.trait), None)
+    others = f" and {len(best) - 1} more" if len(best) > 1 else ""
+    said = f"The most even groups: {best[0]}{others}, with a balance ratio of {most:.3f}"
+    return said + ("" if random is None else f" (random groups: {random.balance:.3f})")
+
+
+def leading(values: Sequence[float | None], wish: str) -> frozenset[int]:
+    """The places of the best value; nobody leads where nothing is wished, or all are equal."""
+    known = [value for value in values if value is not None]
+    if not wish or len(set(known)) < 2:
+        return frozenset()
+    best = max(known) if wish == "most" else min(known)
+    return frozenset(number for number, value in enumerate(values) if value == best)
+
+
+def mix(number: int, name: str, made: Made, class_names: Sequence[str]) -> Figure:
+    """The label mix of every group (FedSeq 2022, Figs. 6-8): the share of each class in it."""
+    counts, classes = fewer_classes(made.counts, class_names, MOST_CLASSES)
+    shown = counts[:MOST_GROUPS]
+    shares = shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
+    first = f", the first {MOST_GROUPS} of them" if len(counts) > MOST_GROUPS else ""
+    caption = f"The share of every class in each of {len(counts)} groups{first}; an even colour is an even mix."
+    trace = {
+        "type": "heatmap",
+        "z": shares.round(4).tolist(),
+        "x": list(classes),
+        "colorscale": SCALE,
+        "zmin": 0,
+        "zmax": min(1, 3 / len(classes)),  # the same for all groupings, so that they can be compared
+        "hovertemplate": "group %{y}, class %{x}: %{z:.1%}<extra></extra>",
+        "colorbar": {"thickness": 10, "tickformat": ".0%"},
+    }
+    layout = axes("Class", "Group", 260 + 3 * len(shown))
+    layout["xaxis"]["type"] = "category"
+    return Figure(f"mix{number}", name, caption, {"data": [trace], "layout": layout})
+
+
+def alike(one: Pretrained) -> Figure:
+    """The similarity matrix after some epochs (FedSeq 2022, Fig. 3a)."""
+    trace = {
+        "type": "heatmap",
+        "z": one.similarity.round(4).tolist(),
+        "colorscale": "Viridis",
+        "hovertemplate": "%{z:.3f}<extra></extra>",
+        "colorbar": {"thickness": 10},
+    }
+    title = f"Models after {epochs(one)} alone"
+    caption = "The cosine of every two clients' models, sorted by the clients' commonest class."
+    return Figure(f"alike{one.epochs}", title, caption, {"data": [trace], "layout": axes("Client", "Client", 380)})
+
+
+def pretraining(found: Sequence[Pretrained]) -> Figure:
+    """The norm of the similarity matrix over the epochs (FedSeq 2022, Fig. 3b) and the share of components (Fig. 5)."""
+    along = [one.epochs for one in found]
+    traces = [
+        {"type": "scatter", "name": "norm of the similarities", "x": along, "line": {"color": "#2f6fde"}},
+        {"type": "scatter", "name": "share of components", "x": along, "line": {"color": "#d9622b", "dash": "dash"}},
+    ]
+    largest = max(one.norm for one in found)
+    traces[0]["y"] = [one.norm / largest for one in found]
+    traces[1]["y"] = [one.components for one in found]
+    layout = axes("Epochs alone", "", 340) | {"showlegend": True, "legend": {"orientation": "h"}}
+    caption = (
+        "The norm of the matrix of similarities, as a share of the largest one, falls while models become unlike; "
+        "and the share of the principal components that hold 90 % of the classifiers' variance."
+    )
+    return Figure(
+        "pretraining",
+        "How long must clients train to be told apart?",
+        caption,
+        {"data": traces, "layout": layout},
+        wide=True,
+    )
+
+
+def epochs(one: Pretrained) -> str:
+    return f"{one.epochs} epoch{'s' if one.epochs > 1 else ''}"
+
+
+def axes(x: str, y: str, height: int) -> Spec:
+    return {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 12, "b": 52},
+        "xaxis": {"title": {"text": x}, "showgrid": False, "zeroline": False},
+        "yaxis": {"title": {"text": y}, "showgrid": False, "zeroline": False, "automargin": True},
+    }

@@ -1,0 +1,223 @@
+"""Describe the clients, build every grouping that was asked for, and measure it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+
+from fedrelay import config, seeds
+from fedrelay.errors import RunFailed
+from fedrelay.plans import Groups, Trait, Traits
+from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, reasons, similarity
+from fedrelay.report.progress import Watched, bars
+from fedrelay.runs.loop import Probing
+from fedrelay.runs.measures import balance_ratio, class_distances, covered_classes, group_counts
+from fedrelay.studies.groupings.request import Asked, read
+from fedrelay.tasks.task import Task
+from fedrelay.types import Work
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Together, linear_layers
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+MANY = 2000
+"""Of more rows than this, the median distance is that of a random part."""
+SIDE = 100
+"""A similarity matrix is shown with at most so many rows and columns, each the mean of a few clients."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One grouping criterion, its measures (means over the repeats) and the groups of the first repeat."""
+
+    trait: str
+    grouper: str
+    distance: str
+    number: float
+    balance: float
+    covered: float
+    apart: float | None
+    seconds: float
+    groups: Groups
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The clients' models after some epochs alone (FedSeq 2022, Figs. 3-5): how alike they are, the norm of the matrix
+    of their similarities, and the share of the principal components that hold 90 % of the classifiers' variance."""
+
+    epochs: int
+    norm: float
+    components: float
+    similarity: Floats
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that the laboratory found."""
+
+    source: str
+    sizes: tuple[int, ...]
+    class_names: tuple[str, ...]
+    clients_apart: float | None
+    made: tuple[Made, ...]
+    pretrained: tuple[Pretrained, ...]
+    described: Mapping[str, float]
+    """Seconds that describing all clients took, by traits."""
+    missing: Mapping[str, tuple[tuple[int, str], ...]]
+    """Clients that could not be described, with the reason, by trait."""
+
+
+def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | None = None) -> Findings:
+    """Build and compare groupings of the clients of a configuration; nothing is trained but what describes them."""
+    rest = {key: value for key, value in tables.items() if key != "groups"}
+    algorithm = config.section_of(rest, "algorithm")
+    experiment = config.build({**rest, "algorithm": {"name": "fedavg"}}, data_dir)
+    task, source = experiment.task, experiment.federation.source
+    asked = read(config.section_of(tables, "groups"), algorithm, exemplars=task.public is not None)
+    sizes, seed = experiment.federation.sizes, experiment.engine.seed
+    asked.limits.check(sizes)
+    local = experiment.algorithm.update
+    used = {trait for trait, *_ in asked.combinations()}
+    traits = {name: trait.trained_like(local) for name, trait in asked.traits.items() if name in used}
+    known, seconds = dict[str, Traits](), dict[str, float]()
+    with bars(console) as progress:
+        probe = Probing(Watched(experiment.engine, progress), task.init(seed))
+        counts = class_counts(probe, len(sizes))
+        for together in by_training(traits):
+            began = time.perf_counter()
+            known |= describe(together, probe, len(sizes), seed)
+            seconds[", ".join(together)] = time.perf_counter() - began
+        made = build(asked, known, counts, sizes, seed, progress)
+        alone = tuple(pretrained(epochs, probe, counts, local) for epochs in asked.epochs)
+    return Findings(
+        source=source.name,
+        sizes=sizes,
+        class_names=source.class_names,
+        clients_apart=apart(counts),
+        made=made,
+        pretrained=alone,
+        described=seconds,
+        missing={name: found.missing for name, found in known.items() if found.missing},
+    )
+
+
+def by_training(traits: Mapping[str, Trait]) -> list[dict[str, Trait]]:
+    """Traits that take the same training at the client together, so that it is done once."""
+    found: dict[object, dict[str, Trait]] = {}
+    for name, trait in traits.items():
+        training = (trait.epochs, trait.local) if isinstance(trait, ClassifierWeights | Confidence) else name
+        found.setdefault(training, {})[name] = trait
+    return list(found.values())
+
+
+def describe(traits: Mapping[str, Trait], probe: Probing, clients: int, seed: int) -> dict[str, Traits]:
+    """What every client tells, by trait."""
+    for trait in traits.values():
+        trait.check(probe.task)
+    parts = tuple(trait for trait in traits.values() if isinstance(trait, ClassifierWeights | Confidence))
+    keys = [f"trait{number}" for number in range(len(parts))] or ["trait"]
+    found = collect(probe(Together(parts) if parts else next(iter(traits.values()))), clients, keys)
+    return {
+        name: complete(trait, collected, probe.task.classes, seeds.rng(seed, "laboratory", name))
+        for (name, trait), collected in zip(traits.items(), found, strict=True)
+    }
+
+
+def class_counts(probe: Probing, clients: int) -> Counts:
+    """What every client has of each class (of each token of a text): the truth that groupings are measured by."""
+    ClassHistogram().check(probe.task)
+    (found,) = collect(probe(ClassHistogram()), clients)
+    if found.rows is None or found.missing:
+        raise RunFailed(f"not every client's classes can be counted: {reasons(found.missing)}")
+    return found.rows.astype(np.int64)
+
+
+def build(
+    asked: Asked, known: Mapping[str, Traits], counts: Counts, sizes: tuple[int, ...], seed: int, progress: Progress
+) -> tuple[Made, ...]:
+    """Every combination, `repeats` times with other random numbers but the same traits."""
+    combinations = asked.combinations()
+    bar = progress.add_task("grouping", total=len(combinations) * asked.repeats, unit="groupings", said="")
+    found = []
+    for trait, grouper, distance, grouping in combinations:
+        groupings, seconds = [], []
+        for repeat in range(asked.repeats):
+            began = time.perf_counter()
+            rng = seeds.rng(seed, "laboratory", trait, grouper, distance, repeat)
+            groupings.append(grouping(known.get(trait, Traits(np.zeros((len(sizes), 0)), 0)), sizes, asked.limits, rng))
+            seconds.append(time.perf_counter() - began)
+            progress.advance(bar)
+        # The fastest: the first k-means also waits for its library to be loaded.
+        found.append(measured(trait, grouper, distance, groupings, counts, min(seconds)))
+    return tuple(found)
+
+
+def measured(trait: str, grouper: str, distance: str, groupings: list[Groups], counts: Counts, seconds: float) -> Made:
+    """A grouping with its measures: means over the groups, and over the repeats."""
+    by_group = [group_counts(counts, groups) for groups in groupings]
+    distances = [found for mixes in by_group if (found := apart(mixes)) is not None]
+    return Made(
+        trait,
+        grouper,
+        distance,
+        number=float(np.mean([len(groups) for groups in groupings])),
+        balance=float(np.mean([balance_ratio(mixes).mean() for mixes in by_group])),
+        covered=float(np.mean([covered_classes(mixes).mean() for mixes in by_group])),
+        apart=float(np.mean(distances)) if distances else None,
+        seconds=seconds,
+        groups=groupings[0],
+        counts=by_group[0],
+    )
+
+
+def apart(counts: Counts) -> float | None:
+    """The median distance of the class mixes of two rows (CPD; FedGSP 2022, Eq. 14); None if there are no two."""
+    if len(counts) > MANY:
+        counts = counts[seeds.rng(0, "laboratory", "rows").choice(len(counts), MANY, replace=False)]
+    return float(np.median(class_distances(counts))) if len(counts) > 1 else None
+
+
+def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pretrained:
+    """Let every client train alone, and compare the models (FedSeq 2022, Sections IV-B1 and IV-B2)."""
+    work = ClassifierWeights("model", epochs=epochs).trained_like(local)
+    (found,) = collect(probe(work), len(counts))
+    kept = np.setdiff1d(np.arange(len(counts)), list(found.missing))
+    if found.rows is None or len(kept) < 2:
+        raise RunFailed(f"after {epochs} epochs alone there are no two models to compare: {reasons(found.missing)}")
+    rows = found.rows[kept] if found.missing else found.rows
+    alike = similarity(rows)
+    # Inner products add up over the layers, so that the classifier need not be cut out of hundreds of models.
+    products = sum((inner_products(rows[:, layer]) for layer in classifier(probe.task)), np.zeros(alike.shape))
+    values = np.linalg.eigvalsh(products)[::-1].astype(np.float64)
+    # Clients of the same class side by side, so that blocks show.
+    order = np.lexsort((kept, counts[kept].argmax(axis=1)))
+    return Pretrained(
+        epochs,
+        norm=float(np.linalg.norm(alike)),
+        components=components(values, 0.9) / len(values),
+        similarity=smaller(alike[np.ix_(order, order)]),
+    )
+
+
+def classifier(task: Task) -> list[slice]:
+    """Where the weights of the linear layers are in a model's vector; all of it if it has none."""
+    names = linear_layers(task.desk.network, "model")
+    found = [slice(entry.start, entry.start + entry.size) for entry in task.layout.entries if entry.name in names]
+    return found or [slice(0, task.layout.trainable)]
+
+
+def smaller(matrix: Floats) -> Floats:
+    """A picture of a large matrix: means of blocks."""
+    edges = np.linspace(0, len(matrix), min(len(matrix), SIDE) + 1).round().astype(int)
+    sums = np.add.reduceat(np.add.reduceat(matrix, edges[:-1], axis=0), edges[:-1], axis=1)
+    result: Floats = sums / np.outer(np.diff(edges), np.diff(edges))
+    return result

@@ -1,0 +1,199 @@
+"""The tables of docs/choose-a-method.md, read off the code: `python -m fedrelay.guide docs/choose-a-method.md`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedrelay import config
+from fedrelay.algorithms import ALGORITHMS
+from fedrelay.config import catalogue
+from fedrelay.data import Federation, Iid, digits
+from fedrelay.errors import BadInput
+from fedrelay.models import Own
+from fedrelay.runs.loop import adapted, train
+from fedrelay.tasks.task import Task
+
+COMMON = ("fraction", "sampler", "merge")
+"""Knobs that every method has."""
+
+WHEN = {
+    "centralized": "As the bound that no federated method passes: its accuracy is the target of the others.",
+    "fedavg": "First, and whenever clients are alike: nothing is cheaper, and everything is compared with it.",
+    "fedcyclic": "When clients can reach one another and rounds may take long: the quickest start, no parallel work.",
+    "fedseq": "When clients are unlike and can reach one another: every chain sees a mix that is like the whole.",
+    "fedseqinter": "As fedseq, when few merges matter more than a model of one piece at any moment.",
+    "fedasyncseq": "As fedseqinter, when some clients are far slower than others.",
+    "fedseq2par": "As fedseq, when training is long: the quick start of chains, then the steady end of many models.",
+    "fedgsp": "As fedseq2par, when clients may tell how many examples of each class they have.",
+    "naivegsp": "To see what growth and like groups add to FedGSP.",
+    "naivegsp_icg": "To see what growth adds to FedGSP.",
+}
+"""When to use a method whose docstring has no paragraph that says so."""
+
+VALUES = {
+    "fedprox": "mu 0.01; with fedseqinter 1 (FedSeq 2022)",
+    "feddyn": "alpha 0.1; with fedseqinter 1 (FedSeq 2022); 0.001 to 0.015 (its authors, later)",
+    "scaffold": "option I, server_lr 1 (FedSeq's authors)",
+    "fedsam": "rho 0.05 (Foret et al. 2021)",
+    "fedmmd": "weight 0.1 (Yao et al. 2018)",
+    "fedfusion": "decay 0.9 (Yao et al. 2019)",
+    "fedavgm": "momentum 0.9 (Reddi et al. 2021)",
+    "fedadagrad": "beta1 0, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
+    "fedadam": "beta1 0.9, beta2 0.99, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
+    "fedyogi": "beta1 0.9, beta2 0.99, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
+    "fedseq": "min_examples 800, max_clients 11, laps 1 (FedSeq 2022, 500 clients of CIFAR)",
+    "fedseqinter": "period: the number of groups (FedSeq 2022)",
+    "fedasyncseq": "period: the number of groups (journal 2024)",
+    "fedgsp": "fraction 0.3, logarithmic growth, alpha 2, beta 10 (FedGSP 2022, FEMNIST)",
+}
+"""What the papers used; fraction 0.2 and one local epoch unless it is said here."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a short run of a method shows."""
+
+    messages: float
+    """Per visit to a client, in FedAvg's."""
+    across: bool
+    """Whether clients send to one another."""
+
+
+def methods() -> str:
+    """The table of all methods."""
+    measured = {name: measure(name) for name in ALGORITHMS}
+    plain = measured["fedavg"].messages
+    rows = []
+    for name, recipe in ALGORITHMS.items():
+        facts = measured[name]
+        kept = [f"{vector} (a model's size)" for vector in getattr(recipe().update, "keeps", ())]
+        traffic = f"{facts.messages / plain:.2g}" if facts.messages else "none"
+        texts = (catalogue.about(recipe), when(name, recipe), needs(name, recipe, facts), knobs(recipe))
+        idea, use, wants, settings = texts
+        rows.append([f"`{name}`", idea, use, ", ".join(kept) or "–", traffic, wants, settings, VALUES.get(name, "–")])
+    columns = ["method", "idea", "when to use it", "state on clients", "traffic", "needs", "knobs", "papers' values"]
+    return markdown(columns, rows)
+
+
+def measure(name: str) -> Facts:
+    """Two rounds on a few digits, groups of ten where there are groups."""
+    settings = {"max_clients": 10} if "max_clients" in inspect.signature(ALGORITHMS[name]).parameters else {}
+    tables: dict[str, Any] = {
+        "data": {"name": "digits", "clients": 100},
+        "model": {"name": "mlp", "hidden": [2]},
+        "local": {"steps": 1, "batch": 1},
+        "algorithm": {"name": name, **settings},
+        "engine": {"name": "inline"},
+    }
+    built = config.build(tables)
+    messages = visits = across = 0
+    for state in train(built.algorithm, built.engine, rounds=2):
+        messages += sum(state.log["messages"].values()) - state.log["describing"]["messages"]
+        across += state.log["messages"]["client_to_client"]
+        visits += state.log["clients"]
+    return Facts(messages / visits, across > 0)
+
+
+def when(name: str, recipe: Callable[..., Any]) -> str:
+    """When to use it: a paragraph of the docstring that begins so, or our own words."""
+    paragraphs = (" ".join(part.split()) for part in (inspect.getdoc(recipe) or "").split("\n\n"))
+    return next((text for text in paragraphs if text.startswith(("When ", "Where "))), WHEN.get(name, "–"))
+
+
+def needs(name: str, recipe: Callable[..., Any], facts: Facts) -> str:
+    """What must be there for it."""
+    algorithm = recipe()
+    wanted = [
+        (facts.across, "clients that reach one another"),
+        (algorithm.relayed, "a server that passes models on"),
+        (bool(getattr(algorithm.update, "keeps", ())), "clients that come back and keep state"),
+        (not takes(algorithm, Own(Bare())), "a model with body and head"),
+        ("ClassHistogram" in repr(algorithm.plan), "class counts from clients"),
+        (algorithm.pooled, "all data in one place"),
+    ]
+    return ", ".join(text for holds, text in wanted if holds) or "nothing"
+
+
+class Bare(nn.Module):
+    """A network whose features cannot be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(x.flatten(1))
+        return logits
+
+
+def takes(algorithm: Any, model: Own) -> bool:
+    """Whether the method takes such a model."""
+    federation = Federation.split(digits(), Iid(), 2)
+    try:
+        adapted(algorithm, Task.of(model, federation))
+    except BadInput:
+        return False
+    return True
+
+
+def knobs(recipe: Callable[..., Any]) -> str:
+    """Its own parameters, with their defaults."""
+    found = {key: value for key, value in catalogue.parameters(recipe).items() if key not in COMMON}
+    return (
+        ", ".join(f"`{key}`" if value is None else f"`{key} = {short(value)}`" for key, value in found.items()) or "–"
+    )
+
+
+def short(value: Any) -> Any:
+    """A default as one would write it."""
+    if isinstance(value, Mapping):
+        rest = {key: item for key, item in value.items() if key != "name"}
+        return (
+            f'"{value["name"]}"' if not rest else "{ " + ", ".join(f"{k} = {short(v)}" for k, v in value.items()) + " }"
+        )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value
+
+
+def choices(kind: str) -> str:
+    """The table of everything of one kind."""
+    rows = [[f"`{name}`", catalogue.about(target), knobs(target)] for name, target in catalogue.KINDS[kind].items()]
+    return markdown([kind.removesuffix("s"), "what it does", "knobs"], rows)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "methods": methods,
+    "merges": lambda: choices("merges"),
+    "pulls": lambda: choices("pulls"),
+    "objectives": lambda: choices("objectives"),
+}
+
+
+def renewed(text: str) -> str:
+    """The document with every `<!-- NAME -->` … `<!-- end -->` filled anew."""
+    for name, make in TABLES.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not pattern.search(text):
+            raise BadInput(f"the document has no place for {name}: <!-- {name} --> … <!-- end -->")
+        text = pattern.sub(lambda found, made=make(): f"{found[1]}{made}\n{found[2]}", text)  # type: ignore[misc]
+    return text
+
+
+if __name__ == "__main__":
+    document = Path(sys.argv[1])
+    document.write_text(renewed(document.read_text()))

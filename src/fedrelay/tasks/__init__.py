@@ -1,0 +1,1 @@
+"""What is learned: a model, its loss and its metrics."""
