@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+import fedrelay as fr
 from fedrelay import Federation, Sgd, Task, start, train
 from fedrelay.algorithms import fedgsp
 from fedrelay.data import Dirichlet, synthetic
@@ -36,14 +37,16 @@ def engine_of(clients: int) -> Inline:
 
 def seconds_of_rounds(engine: Inline, regroup: str, rounds: int) -> float:
     """The median round, after one that may still start things up."""
-    algorithm = fedgsp(
-        local=Sgd(batch=20), fraction=0.3, growth=Fixed(len(engine.sizes) // CLIENTS_TO_A_GROUP), regroup=regroup
+    algorithm = fr.method(
+        fedgsp(growth=Fixed(len(engine.sizes) // CLIENTS_TO_A_GROUP), regroup=regroup),
+        local=Sgd(batch=20),
+        fraction=0.3,
     )
     return float(np.median([state.log["seconds"] for state in train(algorithm, engine, rounds=rounds + 1)][1:]))
 
 
 def seconds_of_grouping(engine: Inline) -> float:
-    algorithm = fedgsp(growth=Fixed(len(engine.sizes) // CLIENTS_TO_A_GROUP))
+    algorithm = fr.method(fedgsp(growth=Fixed(len(engine.sizes) // CLIENTS_TO_A_GROUP)))
     traits = Traits.of(start(algorithm, engine).memo["traits"])
     began = time.perf_counter()
     algorithm.plan.groups(traits, engine.sizes, 0, 1)

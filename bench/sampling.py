@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+import fedrelay as fr
 from fedrelay import Federation, Sgd, Task, train
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, synthetic
@@ -79,7 +80,7 @@ def per_round(sampler: Sampler, rounds: int = 16, known: int = 8) -> float:
     thread, so that a core is free for the clustering where there are two."""
     federation = Federation.split(synthetic(shape=(28, 28), examples=20_000), Iid(), 1000, 0)
     engine = Inline(federation, Task.of(Mlp(), federation), 0)
-    algorithm = fedavg(local=Sgd(steps=50, batch=20), fraction=0.1, sampler=sampler)
+    algorithm = fr.method(fedavg(), local=Sgd(steps=50, batch=20), fraction=0.1, sampler=sampler)
     times = [state.log["seconds"] for state in train(algorithm, engine, rounds=rounds)]
     return float(np.median(times[known:]))
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, advance, start, train
 from fedrelay.algorithms import fedgsp
 from fedrelay.data import Dirichlet, digits
@@ -23,7 +24,7 @@ from fedrelay.plans.grouping.distances import Euclidean
 from fedrelay.plans.grouping.groups import random_groups
 from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.side_process import _other, aside
-from fedrelay.types import Algorithm, Report
+from fedrelay.types import Algorithm, Report, Work
 
 
 def whoever() -> int:
@@ -91,7 +92,7 @@ def test_many_clients_are_regrouped_there_to_the_same_groups(monkeypatch):
     def groups():
         federation = Federation.split(digits(), Dirichlet(alpha=0.0), 20, 3)
         engine = Inline(federation, Task.of(Mlp(hidden=(4,)), federation), 3)
-        algorithm = fedgsp(local=Sgd(steps=1), growth=Fixed(4))
+        algorithm = fr.method(fedgsp(growth=Fixed(4)), local=Sgd(steps=1))
         state = start(algorithm, engine)
         return [after.memo["groups"] for after in train(algorithm, engine, rounds=3, state=state)]
 
@@ -115,7 +116,7 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class Patient:
+class Patient(Work):
     """A client that trains until the next groups are made; it gives up if they are not made meanwhile."""
 
     file: str
@@ -143,4 +144,4 @@ def test_the_next_groups_are_made_while_the_round_trains(kind, many, tmp_path, m
     file.unlink()  # of the first groups, for which nobody could train
     assert advance(algorithm, engine, state).log["clients"] == 10
     assert (int(file.read_text()) == os.getpid()) == (many > 10)
-    getattr(engine, "close", lambda: None)()
+    engine.close()

@@ -117,6 +117,8 @@ def test_list_names_every_algorithm_with_its_parameters(capsys):
     found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert set(ALGORITHMS) <= set(found)
     assert found["fedavg"]["parameters"]["fraction"] == 0.2
+    assert found["fedgsp"]["parameters"]["fraction"] == 0.3
+    assert found["centralized"]["parameters"] == {}
     assert all(entry["about"] for entry in found.values())
     for kind in ["data", "models", "partitions"]:
         assert cli.main(["list", kind]) == 0

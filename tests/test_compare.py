@@ -89,8 +89,8 @@ def test_a_table_with_another_name_replaces_the_old_one_whole():
 def test_figures_over_seeds_are_means_with_their_spread():
     row = Row("x", ({"accuracy": 0.5, "rounds_to": {"0.8": 4}}, {"accuracy": 0.7, "rounds_to": {"0.8": None}}))
     # standard deviation of 0.5 and 0.7: 0.2 / √2 = 0.141
-    assert row.spread("accuracy", unit="{:.1%}".format) == "60.0% ± 14.1%"
-    assert row.spread("rounds_to", "0.8", unit="{:.0f}".format) == "–"
+    assert row.over_seeds("accuracy", unit="{:.1%}".format) == "60.0% ± 14.1%"
+    assert row.over_seeds("rounds_to", "0.8", unit="{:.0f}".format) == "–"
 
 
 @pytest.mark.parametrize(

@@ -1,74 +1,43 @@
-"""Methods joined: which pairs go together, what the pair is, and which pairs are refused and why."""
+"""Methods joined: changes add up, and what only one of them can decide is refused with both values."""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
-import tomli_w
 
-from fedrelay import BadInput, Federation, Sgd, Task, config
+import fedrelay as fr
+from fedrelay import BadInput, Change, Federation, Sgd, Task
 from fedrelay.algorithms import (
     ALGORITHMS,
     fedadam,
     fedavg,
     fedcyclic,
     feddyn,
+    fedfusion,
+    fedgsp,
     fedprox,
     fedsam,
     fedseq,
     fedseqinter,
     scaffold,
 )
-from fedrelay.algorithms.compose import compose, join
 from fedrelay.algorithms.feddyn import Dynamic, DynamicMerge
-from fedrelay.algorithms.scaffold import ControlMerge
+from fedrelay.algorithms.scaffold import Control, ControlMerge
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
-from fedrelay.merges import Adam, Every, Mean, Median, PlainMean
+from fedrelay.merges import Adam, Every, Mean, Median
+from fedrelay.merges.barriers import everyone, first
 from fedrelay.models import Mlp
-from fedrelay.plans import Superclients
-from fedrelay.plans.sampling import SAMPLERS
+from fedrelay.plans import Ring, Singles, Superclients
 from fedrelay.runs.loop import deployed, train
-from fedrelay.visits.pulls import Proximal, Pulls
+from fedrelay.tasks import OneModel
+from fedrelay.types import Baton, Report, Work
+from fedrelay.visits import Proximal, Sharpness
 
 LOCAL = Sgd(batch=8, lr=0.1)
-TABLES = {
-    "data": {"name": "digits", "clients": 12, "partition": {"name": "dirichlet", "alpha": 0.0}},
-    "model": {"name": "mlp", "hidden": [8]},
-    "local": {"batch": 16, "lr": 0.1},
-}
-PLANS = [
-    "fedseq",
-    "fedseqinter",
-    "fedasyncseq",
-    "fedseq2par",
-    "fedgsp",
-    "naivegsp",
-    "naivegsp_icg",
-    "fedcyclic",
-]
-METHODS = [
-    "fedprox",
-    "scaffold",
-    "feddyn",
-    "fedsam",
-    "fedmmd",
-    "fedfusion",
-    "ida",
-    "fedavgm",
-    "fedadagrad",
-    "fedadam",
-    "fedyogi",
-]
-LATE = "chains that are late are given up"
-MEANINGLESS = {
-    ("fedasyncseq", "scaffold"): LATE,
-    ("fedasyncseq", "feddyn"): LATE,
-    ("fedcyclic", "ida"): "compares several chains",
-}
+CHANGES = {name: row.recipe() for name, row in ALGORITHMS.items()}
 
 
 @pytest.fixture
@@ -78,196 +47,169 @@ def engine() -> Inline:
 
 
 def models(algorithm, engine, rounds=2):
-    return [deployed(state).numpy() for state in train(algorithm, engine, rounds=rounds)]
-
-
-def built(name: str, **settings):
-    return config.build({**TABLES, "algorithm": {"name": name, **settings}}).algorithm
+    return [deployed(state).params.numpy() for state in train(algorithm, engine, rounds=rounds)]
 
 
 def test_the_plan_comes_from_one_and_the_training_and_merge_from_the_other():
-    both = compose(fedseq(local=LOCAL, max_clients=3), feddyn(local=LOCAL, alpha=0.3))
+    both = fr.method(fedseq(max_clients=3), feddyn(alpha=0.3), local=LOCAL)
     assert isinstance(both.plan, Superclients)
-    assert both.update == replace(LOCAL, pull=Dynamic(0.3))
+    assert both.update == replace(LOCAL, terms=(Dynamic(0.3),))
     assert both.merge == DynamicMerge(0.3)
 
 
+def test_methods_given_together_are_their_changes_joined():
+    change = fedseqinter(max_clients=3, period=4) + feddyn(alpha=0.3)
+    both = fr.method(fedseqinter(max_clients=3, period=4), feddyn(alpha=0.3), local=LOCAL)
+    assert fr.method(change, local=LOCAL) == both
+    assert fedprox() + (scaffold() + fedsam()) == (fedprox() + scaffold()) + fedsam()
+
+
 def test_the_order_of_the_names_does_not_matter(engine):
-    one, other = fedseq(local=LOCAL, max_clients=3), scaffold(local=LOCAL)
-    for a, b in zip(models(compose(one, other), engine), models(compose(other, one), engine), strict=True):
-        assert np.array_equal(a, b)
+    for one, other in ((fedseq(max_clients=3), scaffold()), (fedsam(), feddyn()), (fedprox(mu=1.0), scaffold())):
+        found = (models(fr.method(*pair, local=LOCAL, fraction=0.5), engine) for pair in ((one, other), (other, one)))
+        for a, b in zip(*found, strict=True):
+            assert np.array_equal(a, b)
+    assert fedseq() + scaffold() == scaffold() + fedseq()
 
 
-def test_joined_to_fedavg_a_method_is_itself():
-    for recipe in (fedprox, scaffold, feddyn, fedadam, fedseq):
-        assert compose(fedavg(local=LOCAL), recipe(local=LOCAL)) == recipe(local=LOCAL)
+def test_without_any_change_a_method_is_fedavg_with_everything_by_default():
+    plain = fr.method()
+    assert plain == fr.method(fedavg())
+    assert (plain.update, plain.merge, plain.barrier) == (Sgd(), Mean(), everyone)
+    assert plain.plan == Singles(0.2)
+    assert (plain.pooled, plain.relayed, plain.predictor) == (False, False, None)
+
+
+@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if not change.pooled])
+def test_joined_to_fedavg_a_method_is_itself(name):
+    change = CHANGES[name]
+    assert fedavg() + change == change + fedavg() == change
+    alone = fr.method(change, local=LOCAL)
+    assert fr.method(fedavg(), change, local=LOCAL) == alone
+    assert fr.method(change, fedavg(), local=LOCAL) == alone
 
 
 def test_groups_of_one_with_a_method_are_the_method_to_the_bit(engine):
     for recipe in (fedprox, scaffold, feddyn, fedadam):
-        alone = models(recipe(local=LOCAL, fraction=0.5), engine)
-        grouped = compose(fedseq(local=LOCAL, fraction=0.5, max_clients=1), recipe(local=LOCAL, fraction=0.5))
+        alone = models(fr.method(recipe(), local=LOCAL, fraction=0.5), engine)
+        grouped = fr.method(fedseq(max_clients=1), recipe(), local=LOCAL, fraction=0.5)
         assert all(np.array_equal(a, b) for a, b in zip(alone, models(grouped, engine), strict=True))
 
 
 def test_a_merge_now_and_then_takes_the_other_merge_inside():
-    both = compose(fedseqinter(local=LOCAL, period=4), feddyn(local=LOCAL, alpha=1.0))
+    both = fr.method(fedseqinter(period=4), feddyn(alpha=1.0), local=LOCAL)
     assert both.merge == Every(DynamicMerge(1.0), 4)
-    assert compose(fedadam(local=LOCAL), fedseqinter(local=LOCAL, period=4)).merge == Every(Adam(), 4)
+    assert fr.method(fedadam(), fedseqinter(period=4), local=LOCAL).merge == Every(Adam(), 4)
 
 
 @pytest.mark.parametrize("recipe", [feddyn, scaffold, fedadam])
 def test_fedseqinter_that_merges_every_round_is_fedseq_with_any_method_to_the_bit(recipe, engine):
-    settings = {"local": LOCAL, "fraction": 0.5, "max_clients": 3}
-    every = compose(fedseqinter(**settings, period=1), recipe(local=LOCAL))
-    plain = compose(fedseq(**settings), recipe(local=LOCAL))
+    every = fr.method(fedseqinter(max_clients=3, period=1), recipe(), local=LOCAL, fraction=0.5)
+    plain = fr.method(fedseq(max_clients=3), recipe(), local=LOCAL, fraction=0.5)
     assert all(np.array_equal(a, b) for a, b in zip(models(every, engine), models(plain, engine), strict=True))
 
 
-def test_pulls_add_up_and_sam_goes_with_them():
-    three = compose(compose(fedprox(local=LOCAL, mu=0.5), scaffold(local=LOCAL)), fedsam(local=LOCAL, rho=0.1))
-    assert isinstance(three.update.pull, Pulls)
-    assert three.update.pull.parts[0] == Proximal(0.5)
-    assert three.update.sam == 0.1
+def test_terms_add_up_and_sam_goes_with_them():
+    three = fr.method(fedprox(mu=0.5), scaffold(), fedsam(rho=0.1), local=LOCAL)
+    assert three.update == replace(LOCAL, terms=(Proximal(0.5), Control(), Sharpness(0.1)))
     assert three.merge == ControlMerge()
 
 
+def test_the_same_term_twice_counts_once():
+    assert (fedprox(mu=0.5) + fedprox(mu=0.5)).terms == (Proximal(0.5),)
+    assert fr.method(fedprox(mu=0.5), local=replace(LOCAL, terms=(Proximal(0.5),))).update.terms == (Proximal(0.5),)
+    assert (fedprox(mu=0.5) + fedprox(mu=0.2)).terms == (Proximal(0.5), Proximal(0.2))
+
+
 def test_what_the_user_set_in_local_stays():
-    local = replace(LOCAL, pull=Proximal(0.7), weight_decay=0.1)
-    both = compose(fedseq(local=local), feddyn(local=local))
-    assert both.update.pull == Pulls((Proximal(0.7), Dynamic()))
+    local = replace(LOCAL, terms=(Proximal(0.7),), weight_decay=0.1)
+    both = fr.method(fedseq(), feddyn(), local=local)
+    assert both.update.terms == (Proximal(0.7), Dynamic())
     assert both.update.weight_decay == 0.1
 
 
-def trains(experiment) -> bool:
-    """Whether two rounds change the model, and nobody is lost."""
-    states = list(train(experiment.algorithm, experiment.engine, rounds=2))
-    return not np.array_equal(*(deployed(state) for state in states)) and not any(s.log["drops"] for s in states)
+def test_the_users_fraction_comes_before_that_of_a_method():
+    assert fr.method(fedgsp()).plan.fraction == 0.3
+    assert fr.method(fedgsp(), fedprox()).plan.fraction == 0.3
+    assert fr.method(fedgsp(), fraction=0.5).plan.fraction == 0.5
+    assert fr.method(fedprox()).plan.fraction == 0.2
 
 
-def test_the_two_lists_are_all_methods():
-    assert {*PLANS, *METHODS, "fedavg", "centralized"} == set(ALGORITHMS)
+def one_model(state):
+    return OneModel(state.batons[0].params)
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("method", METHODS)
-def test_every_plan_goes_with_every_method_by_name(plan, method):
-    tables = {**TABLES, "algorithm": {"name": f"{plan}+{method}"}, "engine": {"name": "inline"}}
-    if (plan, method) in MEANINGLESS:
-        with pytest.raises(BadInput, match=MEANINGLESS[plan, method]):
-            config.build(tables)
-        return
-    first = config.build(tables)
-    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
-    assert again.algorithm == first.algorithm
-    assert again.tables == first.tables
-    alone = config.build({**TABLES, "algorithm": {"name": plan}}).algorithm
-    assert first.algorithm.plan == alone.plan
-    assert first.algorithm != alone
-    assert trains(first)
+def last_model(state):
+    return OneModel(state.batons[-1].params)
 
 
-@pytest.mark.parametrize("sampler", ["md", "by_size", "by_similarity", "target"])
-@pytest.mark.parametrize(
-    "name",
-    ["scaffold", "feddyn", "fedprox", "fedadam", "fedfusion", "ida", "fedseq+scaffold", "fedseqinter+feddyn"],
-)
-def test_methods_go_with_samplers(name, sampler):
-    settings = {"name": name, "sampler": sampler, "fraction": 0.5}
-    assert trains(config.build({**TABLES, "algorithm": settings, "engine": {"name": "inline"}}))
+TWO_VALUES = {
+    "plan": (Ring(), Singles(), r"who trains after whom, Ring\(.*\) and Singles\(.*\)"),
+    "merge": (Mean(), Median(), r"how models are merged, Mean\(\) and Median\(\)"),
+    "every": (3, "groups", "how many rounds there are between two merges, 3 and 'groups'"),
+    "barrier": (everyone, first, "which chains a merge waits for, everyone and first"),
+    "relayed": (True, False, "whether the server passes on what clients send to one another, True and False"),
+    "predictor": (one_model, last_model, "how the result predicts, one_model and last_model"),
+    "fraction": (0.2, 0.5, "the fraction, 0.2 and 0.5"),
+}
+"""Two values of every part that only one method can decide, and how both are refused together."""
 
 
-@pytest.mark.parametrize("sampler", ["md", "by_size", "by_similarity", "target"])
-def test_fast_groups_are_drawn_by_any_sampler_too(sampler):
-    settings = {"name": "fedasyncseq", "sampler": sampler, "fraction": 0.5, "max_clients": 2, "period": 4}
-    experiment = config.build({**TABLES, "algorithm": settings, "latency": {}, "engine": {"name": "inline"}})
-    assert experiment.algorithm.plan.groups.sampler == SAMPLERS[sampler]()
-    states = list(train(experiment.algorithm, experiment.engine, rounds=6, latency=experiment.latency))
-    assert any(state.waiting for state in states)
+def test_there_are_two_values_for_every_part_of_a_change():
+    assert {*TWO_VALUES, "terms", "pooled"} == {field.name for field in fields(Change)}  # terms add up; pooled: below
 
 
-def test_parameters_of_both_are_taken():
-    both = built("fedseq+feddyn", fraction=0.5, max_clients=4, alpha=0.25)
-    assert both.plan.fraction == 0.5
-    assert both.merge == DynamicMerge(0.25)
+@pytest.mark.parametrize("part", TWO_VALUES)
+def test_two_methods_that_decide_the_same_part_are_refused_and_both_values_named(part):
+    one, other, message = TWO_VALUES[part]
+    with pytest.raises(BadInput, match=f"both say {message}: only one of them can"):
+        Change(**{part: one}) + Change(**{part: other})
+    assert getattr(Change(**{part: one}) + Change(**{part: one}), part) == one
+    assert getattr(Change() + Change(**{part: other}), part) == other
 
 
-def test_every_method_whose_merge_is_the_mean_takes_another_and_another_sampler():
-    for name in ("fedavg", "fedseq", "fedprox", "fedsam"):
-        assert built(name, merge="median").merge == Median()
-    assert built("fedseqinter", merge="plain_mean").merge.merge == PlainMean()
-    sampler = SAMPLERS["multinomial"]() if "multinomial" in SAMPLERS else SAMPLERS["md"]()
-    name = next(key for key, value in SAMPLERS.items() if value is type(sampler))
-    assert built("fedprox", sampler=name).plan.sampler == sampler
-    assert built("scaffold", sampler=name).merge == ControlMerge()
+def test_the_reference_goes_with_nothing_not_even_with_fedavg():
+    for other in (fedavg(), fedprox(), CHANGES["centralized"]):
+        for pair in ((CHANGES["centralized"], other), (other, CHANGES["centralized"])):
+            with pytest.raises(BadInput, match="the reference without federation: it goes together with no other"):
+                fr.method(*pair)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "fedseq+fedcyclic"}, r"fedseq \+ fedcyclic: both say who trains after whom"),
-        ({"name": "scaffold+feddyn"}, r"scaffold \+ feddyn: both say how models are merged"),
-        ({"name": "fedadam+fedyogi"}, "both say how models are merged"),
-        ({"name": "fedmmd+fedfusion"}, "both say what is minimised in place of the loss"),
-        ({"name": "centralized+fedprox"}, "the reference without federation"),
-        ({"name": "fedseq+fedseq"}, "names a method twice"),
-        ({"name": "fedseq+fedprx"}, "unknown name 'fedprx'; did you mean 'fedprox'"),
-        ({"name": "fedseq+"}, "unknown name ''"),
-        ({"name": "fedcyclic", "merge": "median"}, "compares several chains, and here all clients are one chain"),
-        ({"name": "fedcyclic+ida"}, "compares several chains"),
-        ({"name": "feddyn", "merge": "median"}, "both say how models are merged"),
-        ({"name": "fedasyncseq+scaffold"}, "chains that are late are given up"),
-        ({"name": "fedasyncseq+feddyn"}, "chains that are late are given up"),
-        ({"name": "fedasyncseq", "sampler": "full"}, "takes everybody at once"),
-        ({"name": "fedseqinter", "sampler": "original"}, "original needs the merge with_absent"),
-        ({"name": "fedcyclic", "sampler": "original"}, "original needs the merge with_absent"),
-        ({"name": "fedseqinter", "merge": "with_absent"}, "here models are merged after several"),
-        ({"name": "fedasyncseq+fedprox", "merge": "with_absent"}, "here models are merged after several"),
-        ({"name": "fedseq", "merge": "with_absent", "laps": 2}, "here laps count them several times"),
-        ({"name": "fedadam+fedavgm", "server_lr": 0.1}, "server_lr is a parameter of fedadam and of fedavgm"),
-        ({"name": "fedseq+fedprox", "nu": 0.1}, "unknown key 'nu'; did you mean 'mu'"),
-        ({"name": "fedprox", "mu": -1}, "mu must be at least 0"),
-        (
-            {"name": "fedavg", "merge": {"name": "krum", "suspects": -1}},
-            r"\[algorithm\].merge: suspects must be at least 0",
-        ),
-        ({"name": "fedavg", "merge": "medain"}, r"\[algorithm\].merge: unknown name 'medain'; did you mean 'median'"),
-        ({"name": "centralized", "merge": "median"}, "unknown key 'merge'"),
-    ],
-)
-def test_pairs_without_a_meaning_are_refused_with_the_reason(settings, message):
+def test_two_radii_of_sam_are_refused():
+    message = r"two terms decide the radius of SAM, Sharpness\(rho=0.1\) and Sharpness\(rho=0.2\): only one of them can"
     with pytest.raises(BadInput, match=message):
-        config.build({**TABLES, "algorithm": settings})
+        fedsam(rho=0.1) + fedsam(rho=0.2)
 
 
-def test_records_that_train_differently_are_refused():
-    with pytest.raises(BadInput, match="the local training differs"):
-        compose(fedseq(local=Sgd(lr=0.1)), fedprox(local=Sgd(lr=0.2)))
-    with pytest.raises(BadInput, match=r"the fractions differ, 0.2 and 0.5"):
-        compose(fedavg(local=LOCAL), fedprox(local=LOCAL, fraction=0.5))
-    with pytest.raises(BadInput, match="both say the radius of SAM"):
-        compose(fedsam(local=LOCAL, rho=0.1), fedsam(local=LOCAL, rho=0.2))
+def test_two_ways_to_run_the_model_are_refused():
+    with pytest.raises(BadInput, match=r"two terms decide how the model is run, .*conv.* and .*multi.*: only one"):
+        fedfusion(operator="conv") + fedfusion(operator="multi")
 
 
-def test_an_update_of_its_own_goes_with_a_plan_but_not_with_another_update():
-    own = replace(fedavg(local=LOCAL), update=Strange())
-    assert compose(fedcyclic(local=LOCAL), own).update == Strange()
-    with pytest.raises(BadInput, match="both train in a way of their own"):
-        compose(own, fedprox(local=LOCAL))
+def test_a_merge_of_the_user_is_refused_where_the_method_has_one():
+    with pytest.raises(BadInput, match=r"both say how models are merged, DynamicMerge\(alpha=0.1\) and Median\(\)"):
+        fr.method(feddyn(), merge=Median())
+    assert fr.method(fedprox(), merge=Median()).merge == Median()
 
 
-class Strange:
-    """A Work that is not Sgd."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Strange)
-
-    def __hash__(self) -> int:
-        return 0
+# --- training that is no Training
 
 
-def test_the_joined_recipe_tells_its_parameters():
-    recipe = join({"fedseq": fedseq, "fedprox": fedprox})
-    assert recipe(local=LOCAL, mu=0.2).update.pull == Proximal(0.2)
-    assert recipe(local=LOCAL, merge=PlainMean()).merge == PlainMean()
-    assert recipe(local=LOCAL).merge == Mean()
+@dataclass(frozen=True)
+class Strange(Work):
+    """A Work that is not a Training."""
+
+    def __call__(self, baton, visit, /):
+        after = Baton(baton.params + 1, baton.weight + visit.client.size)
+        return after, visit.memory, Report(visit.client.id, visit.client.size)
+
+
+def test_a_work_of_its_own_goes_with_a_plan_and_a_merge_but_not_with_terms(engine):
+    joined = fr.method(fedcyclic(), fedadam(), local=Strange(), fraction=0.5)
+    assert joined.update == Strange()
+    assert joined.plan == fr.method(fedcyclic(), fraction=0.5).plan
+    chain = models(fr.method(fedcyclic(), local=Strange(), fraction=0.5), engine, rounds=1)[0]
+    np.testing.assert_allclose(chain, engine.task.init(1).numpy() + 6, atol=1e-5)  # half of twelve add one each
+    message = r"Strange\(\) trains in a way of its own, so Proximal\(mu=0.01\) cannot be added to it"
+    with pytest.raises(BadInput, match=message):
+        fr.method(fedprox(), local=Strange())

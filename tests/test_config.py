@@ -8,7 +8,9 @@ import tomli_w
 from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.config import schema
+from fedrelay.visits import Adam, AdamW, Distillation, Proximal, Sgd, Sharpness
 from fedrelay.visits.schedules import Step
+from fedrelay.visits.traits import ClassifierWeights
 
 TABLES = {
     "data": {"name": "digits", "clients": 10},
@@ -46,6 +48,48 @@ def test_nested_choices_take_a_table_or_a_name():
     assert built(local={"schedule": "step"}).algorithm.update.schedule == Step()
 
 
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [
+        ({}, Sgd()),
+        ({"optimiser": "adamw", "lr": 0.01}, AdamW(lr=0.01)),
+        ({"terms": ["proximal", {"name": "sharpness", "rho": 0.2}]}, Sgd(terms=(Proximal(), Sharpness(0.2)))),
+        ({"pull": {"name": "proximal", "mu": 0.3}}, Sgd(terms=(Proximal(0.3),))),
+        ({"pull": "none", "objective": "none", "sam": 0.0}, Sgd()),
+        (
+            {"objective": "distillation", "sam": 0.1, "optimiser": "adam"},
+            Adam(terms=(Distillation(), Sharpness(0.1))),
+        ),
+        ({"keep": "best", "validation": 0.1, "epochs": 3}, Sgd(epochs=3, keep="best", validation=0.1)),
+    ],
+)
+def test_the_local_training_is_an_optimiser_with_terms_also_by_their_short_forms(local, expected):
+    first = built(local=local)
+    assert first.algorithm.update == expected
+    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
+    assert again.algorithm == first.algorithm
+    assert again.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [({"lr": 0.2}, Sgd(lr=0.2)), ({"optimiser": "adam"}, Adam()), ({"sam": 0.1}, Sgd(terms=(Sharpness(0.1),)))],
+)
+def test_a_trait_may_have_a_training_of_its_own(local, expected):
+    first = built(algorithm={"name": "fedseq", "traits": {"name": "classifier", "local": local}})
+    assert first.algorithm.plan.grouping.traits == ClassifierWeights(local=expected)
+    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
+    assert again.algorithm == first.algorithm
+    assert again.tables == first.tables
+
+
+def test_a_refusal_names_the_methods_that_are_joined_and_nothing_where_there_is_one():
+    with pytest.raises(BadInput, match=r"^\[algorithm\]: fedseq \+ fedcyclic: both say who trains after whom"):
+        built(algorithm={"name": "fedseq+fedcyclic"})
+    with pytest.raises(BadInput, match=r"^\[algorithm\]: fraction must be above 0"):
+        built(algorithm={"name": "fedseq", "fraction": 0})
+
+
 def test_none_is_said_by_a_word():
     def target(*, size: int | None = 5) -> int | None:
         return size
@@ -76,6 +120,23 @@ def test_none_is_said_by_a_word():
         ({"local": {"epochs": True}}, r"\[local\].epochs: expected a whole number, not True"),
         ({"local": 3}, "local must be a section"),
         ({"local": {"schedule": {"name": "stepp"}}}, r"\[local\].schedule: unknown name 'stepp'; did you mean 'step'"),
+        ({"local": {"optimiser": "adan"}}, r"\[local\].optimiser: unknown name 'adan'; did you mean 'adam'"),
+        ({"local": {"optimiser": "adam", "betta1": 0.9}}, r"\[local\]: unknown key 'betta1'; did you mean 'beta1'"),
+        ({"local": {"lerning": 0.1}}, r"\[local\]: unknown key 'lerning'"),
+        ({"local": {"terms": "proximal"}}, r"\[local\].terms: expected a list of names"),
+        ({"local": {"terms": ["proximl"]}}, r"\[local\].terms: unknown name 'proximl'; did you mean 'proximal'"),
+        ({"local": {"pull": "proximl"}}, r"^\[local\].pull: unknown name 'proximl'; did you mean 'proximal'"),
+        ({"local": {"sam": -1}}, r"^\[local\].sam: .* must be at least 0, not -1"),
+        ({"local": {"sam": 0.1, "terms": ["sharpness"]}}, r"^\[local\]: two terms decide the radius of SAM"),
+        ({"local": {"keep": "best"}}, r"\[local\]: keep = \"best\" needs .*validation = 0.1"),
+        (
+            {"algorithm": {"name": "fedseq", "traits": {"name": "confidence", "local": {"optimizer": "adam"}}}},
+            r"\[algorithm\].traits.local: unknown key 'optimizer'; did you mean 'optimiser'",
+        ),
+        (
+            {"algorithm": {"name": "fedseq", "traits": {"name": "confidence", "local": 3}}},
+            r"\[algorithm\].traits.local: expected a table such as \{lr = 0.1\}, not 3",
+        ),
         ({"local": {"schedule": 3}}, r"\[local\].schedule: expected a name or a table"),
         ({"rounds": 0}, "rounds must be at least 1, not 0"),
         ({"rounds": "many"}, "rounds: expected a whole number, not 'many'"),

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 
+import fedrelay as fr
 from fedrelay import Federation, RunFailed, Sgd, Task, advance, deployed, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
 from fedrelay.models import Quadratic
-from fedrelay.types import Baton, Chain, Report
+from fedrelay.types import Baton, Chain, Plan, Planned, Report, Work
 
 LOCAL = Sgd(steps=1, batch=0, lr=0.1)
 
@@ -22,7 +23,7 @@ def engine() -> Inline:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Work):
     """Adds one to the model and to the client's memory; misbehaves at the clients it is told to."""
 
     raising: frozenset[int] = field(default_factory=frozenset)
@@ -83,9 +84,9 @@ def test_a_dropped_client_keeps_its_old_memory(engine):
 
 
 def test_a_chain_with_no_good_hop_is_left_out_of_the_merge(engine):
-    algorithm = replace(fedavg(local=LOCAL, fraction=1.0), update=Count(raising=frozenset({2, 5})))
+    algorithm = replace(fr.method(fedavg(), local=LOCAL, fraction=1.0), update=Count(raising=frozenset({2, 5})))
     state = advance(algorithm, engine, start(algorithm, engine))
-    assert deployed(state).tolist() == [1, 1]
+    assert deployed(state).params.tolist() == [1, 1]
     assert state.log["clients"] == 4
     assert [drop["client"] for drop in state.log["drops"]] == sorted(
         [2, 5], key=[d["client"] for d in state.log["drops"]].index
@@ -93,7 +94,9 @@ def test_a_chain_with_no_good_hop_is_left_out_of_the_merge(engine):
 
 
 def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):
-    algorithm = replace(fedseq(local=LOCAL, fraction=1.0, max_clients=2), update=Count(raising=frozenset(range(6))))
+    algorithm = replace(
+        fr.method(fedseq(max_clients=2), local=LOCAL, fraction=1.0), update=Count(raising=frozenset(range(6)))
+    )
     told = r"round 1: every chain failed.*\(chain 0, client (\d): OSError: disk of \1 is full .*; and 1 more\)"
     with pytest.raises(RunFailed, match=told):  # six clients, of whom five are named
         advance(algorithm, engine, start(algorithm, engine))
@@ -101,17 +104,14 @@ def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):
 
 def test_a_client_in_two_chains_of_a_round_is_refused(engine):
     @dataclass(frozen=True)
-    class Twice:
-        def init(self, probe, sizes, rng):
+    class Twice(Plan):
+        def init(self, survey, sizes, rng):
             return {}
 
         def __call__(self, state, rng):
-            return {}, [Chain(state.batons[0], (0, 1)), Chain(state.batons[0], (2, 1))]
+            return Planned({}, [Chain(state.batons[0], (0, 1)), Chain(state.batons[0], (2, 1))], groups=2)
 
-        def learn(self, memo, outcomes):
-            return memo
-
-    algorithm = replace(fedavg(local=LOCAL), plan=Twice())
+    algorithm = replace(fr.method(fedavg(), local=LOCAL), plan=Twice())
     with pytest.raises(RunFailed, match="client 1 into two chains, 0 and 1"):
         advance(algorithm, engine, start(algorithm, engine))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def methods() -> dict[str, list[str]]:
 
 def test_the_tables_of_the_document_are_up_to_date():
     text = DOCUMENT.read_text()
-    assert guide.renewed(text) == text, "run: python -m fedrelay.guide docs/choose-a-method.md"
+    assert guide.renewed(text) == text, "run: python -m fedrelay.studies.method_tables docs/choose-a-method.md"
 
 
 def test_every_method_has_a_whole_row(methods):
@@ -33,6 +34,20 @@ def test_every_method_has_a_whole_row(methods):
         idea, when = row[1], row[2]
         assert len(idea) > 20, f"{name}: the docstring's first paragraph is the idea"
         assert when != "–", f"{name}: a paragraph of the docstring that begins with When says when to use it"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_recipe_explains_all_its_parameters_and_links_its_paper(name):
+    recipe = ALGORITHMS[name].recipe
+    paragraphs = inspect.getdoc(recipe).split("\n\n")
+    args = next((part.splitlines()[1:] for part in paragraphs if part.startswith("Args:\n")), [])
+    explained = [re.fullmatch(r" {4}(\w+(?:, \w+)*): \S.*", line) for line in args if not line.startswith(" " * 8)]
+    assert all(explained), "every line of Args is `name: text` or `name, name: text`, or goes on further to the right"
+    parameters = inspect.signature(recipe).parameters
+    assert [one for found in explained for one in found[1].split(", ")] == list(parameters)
+    assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters.values())
+    link = r"\[[^\]]+ (19|20)\d\d\]\(https://(arxiv\.org/abs|doi\.org)/[\w./()-]+\)"
+    assert re.match(rf"Reference: {link}", paragraphs[-1])
 
 
 def test_the_traffic_is_that_of_the_papers(methods):

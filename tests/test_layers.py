@@ -22,6 +22,7 @@ from fedrelay.models import (
     ResNet18,
     SmallCnn,
 )
+from fedrelay.tasks import Workspaces
 
 ODD = Own(
     nn.Sequential(
@@ -68,35 +69,37 @@ def test_one_model_has_the_loss_and_gradient_of_autograd(model, shape, training,
 
     monkeypatch.setattr(nn.functional, "dropout", drop)  # autograd by the same masks: torch draws others
     task = Task(model, shape, 10)
-    desk, (x, y) = task.desk, batch(shape, 6, seed=1)
-    assert desk._layers is not None
-    desk.load(task.init(2), training=training)
+    workspace, (x, y) = Workspaces(task).main, batch(shape, 6, seed=1)
+    assert workspace._layers is not None
+    workspace.load(task.init(2), training=training)
     with torch.random.fork_rng():
         torch.manual_seed(3)  # the same units are dropped
-        loss = desk.differentiate(x, y).clone()
-        gradient = desk.gradient.clone()
+        loss = workspace.differentiate(x, y).clone()
+        gradient = workspace.gradient.clone()
         torch.manual_seed(3)
-        expected = desk.differentiate(x, y, desk.loss)  # a loss of one's own goes by autograd
+        expected = workspace.differentiate(x, y, workspace.loss)  # a loss of one's own goes by autograd
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(gradient, desk.gradient, rtol=1e-5, atol=1e-7)  # the same arithmetic, in other places
+    torch.testing.assert_close(
+        gradient, workspace.gradient, rtol=1e-5, atol=1e-7
+    )  # the same arithmetic, in other places
     assert gradient.count_nonzero() > 0
 
 
 @pytest.mark.parametrize(("model", "shape"), KNOWN, ids=name_of)
 def test_a_plain_step_goes_against_the_gradient(model, shape):
     task = Task(model, shape, 10)
-    desk, (x, y) = task.desk, batch(shape, 6, seed=1)
-    desk.load(task.init(2), training=False)
-    loss = desk.differentiate(x, y).clone()
-    expected = desk.weights - 0.1 * desk.gradient
-    torch.testing.assert_close(desk.step(x, y, 0.1), loss)
-    torch.testing.assert_close(desk.weights, expected, rtol=1e-5, atol=1e-7)
+    workspace, (x, y) = Workspaces(task).main, batch(shape, 6, seed=1)
+    workspace.load(task.init(2), training=False)
+    loss = workspace.differentiate(x, y).clone()
+    expected = workspace.weights - 0.1 * workspace.gradient
+    torch.testing.assert_close(workspace.step(x, y, 0.1), loss)
+    torch.testing.assert_close(workspace.weights, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("model", "shape"), WITHOUT_DROPOUT, ids=name_of)
 def test_a_plain_step_of_a_stack_goes_against_its_gradients(model, shape):
     task = Task(model, shape, 10)
-    stack, batches = task.stack(2), [batch(shape, 4, seed=row) for row in range(2)]
+    stack, batches = Workspaces(task).stack(2), [batch(shape, 4, seed=row) for row in range(2)]
     x, y = (torch.stack(parts) for parts in zip(*batches, strict=True))
     for row in range(2):
         stack.weights[row] = task.init(row)
@@ -108,19 +111,21 @@ def test_a_plain_step_of_a_stack_goes_against_its_gradients(model, shape):
 
 def test_a_model_that_autograd_differentiates_takes_the_same_step():
     task, (x, y) = Task(Own(Residual()), (6,), 6), batch((6,), 4, seed=1)
-    task.desk.load(task.init(0), training=True)
-    task.desk.differentiate(x, y.clamp(max=5))
-    expected = task.desk.weights - 0.1 * task.desk.gradient
-    task.desk.step(x, y.clamp(max=5), 0.1)
-    torch.testing.assert_close(task.desk.weights, expected)
+    workspace = Workspaces(task).main
+    workspace.load(task.init(0), training=True)
+    workspace.differentiate(x, y.clamp(max=5))
+    expected = workspace.weights - 0.1 * workspace.gradient
+    workspace.step(x, y.clamp(max=5), 0.1)
+    torch.testing.assert_close(workspace.weights, expected)
 
 
 def test_losses_can_be_summed_in_place():
     task, (x, y) = Task(Mlp(), (6,), 10), batch((6,), 4, seed=1)
-    task.desk.load(task.init(0), training=True)
-    total = task.desk.differentiate(x, y)
+    workspace = Workspaces(task).main
+    workspace.load(task.init(0), training=True)
+    total = workspace.differentiate(x, y)
     once = float(total)
-    total += task.desk.differentiate(x, y)
+    total += workspace.differentiate(x, y)
     assert float(total) == pytest.approx(2 * once)
 
 
@@ -152,7 +157,8 @@ def test_a_mask_keeps_its_share_and_the_mean(kept):
 def test_a_stack_has_the_gradients_of_its_models_one_by_one(model, shape):
     task, sizes = Task(model, shape, 10), (5, 3, 4)
     assert task.stacks
-    stack, desk = task.stack(3), task.desk
+    workspaces = Workspaces(task)
+    stack, workspace = workspaces.stack(3), workspaces.main
     batches = [batch(shape, size, seed=row) for row, size in enumerate(sizes)]
     x, y = torch.zeros(3, 5, *shape), torch.full((3, 5), PADDING)
     for row, (size, part) in enumerate(zip(sizes, batches, strict=True)):
@@ -160,14 +166,14 @@ def test_a_stack_has_the_gradients_of_its_models_one_by_one(model, shape):
         x[row, :size], y[row, :size] = part
     losses = stack.differentiate(x, y)
     for row, part in enumerate(batches):
-        desk.load(task.init(row), training=True)
-        torch.testing.assert_close(losses[row], desk.differentiate(*part), rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(stack.gradient[row], desk.gradient, rtol=1e-4, atol=1e-5)
+        workspace.load(task.init(row), training=True)
+        torch.testing.assert_close(losses[row], workspace.differentiate(*part), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(stack.gradient[row], workspace.gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_the_first_rows_of_a_stack_are_the_same_memory():
     task = Task(Mlp(hidden=(4,)), (5,), 3)
-    stack = task.stack(3)
+    stack = Workspaces(task).stack(3)
     stack.weights.zero_()
     stack.first(2).weights.fill_(1)
     assert stack.weights.sum(1).tolist() == [task.layout.size, task.layout.size, 0]
@@ -227,11 +233,12 @@ def frozen() -> nn.Module:
 def test_any_other_network_is_left_to_autograd(network):
     x, y = batch((6,), 4, seed=1)
     task = Task(Own(network), (6,), 6)
-    assert task.desk._layers is None
+    workspace = Workspaces(task).main
+    assert workspace._layers is None
     assert not task.stacks
-    task.desk.load(task.init(0), training=True)
-    task.desk.differentiate(x, y.clamp(max=5))
-    assert task.desk.gradient.count_nonzero() > 0
+    workspace.load(task.init(0), training=True)
+    workspace.differentiate(x, y.clamp(max=5))
+    assert workspace.gradient.count_nonzero() > 0
 
 
 @pytest.mark.parametrize(
@@ -241,22 +248,24 @@ def test_models_of_other_kinds_do_not_stack(model, shape, classes):
     task = Task(model, shape, classes)
     assert not task.stacks
     with pytest.raises(BadInput, match="cannot be stacked"):
-        task.stack(2)
+        Workspaces(task).stack(2)
 
 
 def test_models_with_dropout_are_written_out_but_not_stacked():
     task = Task(FemnistCnn(), (1, 10, 10), 10)
-    assert task.desk._layers is not None
+    workspace = Workspaces(task).main
+    assert workspace._layers is not None
     assert not task.stacks
-    assert written_out(task.desk.network, task.layout, *torch.empty(2, 2, task.layout.size)) is None
+    assert written_out(workspace.network, task.layout, *torch.empty(2, 2, task.layout.size)) is None
 
 
 def test_padding_alone_does_not_count_in_a_single_model():
     task = Task(Logistic(), (4,), 3)
-    task.desk.load(task.init(0), training=True)
+    workspace = Workspaces(task).main
+    workspace.load(task.init(0), training=True)
     x, _ = batch((4,), 5, seed=1)
     y = torch.tensor([0, PADDING, 2, 1, PADDING])
-    loss = task.desk.differentiate(x, y).clone()
-    gradient = task.desk.gradient.clone()
-    torch.testing.assert_close(task.desk.differentiate(x[[0, 2, 3]], y[[0, 2, 3]]), loss)
-    torch.testing.assert_close(task.desk.gradient, gradient)
+    loss = workspace.differentiate(x, y).clone()
+    gradient = workspace.gradient.clone()
+    torch.testing.assert_close(workspace.differentiate(x[[0, 2, 3]], y[[0, 2, 3]]), loss)
+    torch.testing.assert_close(workspace.gradient, gradient)

@@ -1,4 +1,4 @@
-"""Loss-level objectives against plain PyTorch, and what a model must have for them."""
+"""Terms of the loss against plain PyTorch, and what a model must have for them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, config, start
 from fedrelay.algorithms import fedfusion, fedmmd
-from fedrelay.algorithms.fedfusion import FusedLoss
+from fedrelay.algorithms.fedfusion import Fusing
 from fedrelay.data import Iid, digits, quadratic
 from fedrelay.engines import Inline
 from fedrelay.models import CharLstm, Fused, LeNet5, Mlp, Network, Own, Quadratic, ResNet18, SmallCnn
 from fedrelay.models.fused import Fusion
 from fedrelay.runs.loop import adapted, deployed, train
+from fedrelay.tasks import Workspaces, evaluate
 from fedrelay.types import Baton, Visit
-from fedrelay.visits.objectives import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy, looked_at
+from fedrelay.visits import Proximal, Sharpness
+from fedrelay.visits.loss_terms import AUTHORS_WIDTHS, Discrepancy, Distillation, discrepancy, looking_at
 
 STEPS = {"steps": 4, "batch": 0, "lr": 0.2}
 
@@ -30,7 +33,7 @@ def federation() -> Federation:
 
 
 def visit_of(federation, task) -> Visit:
-    return Visit(federation.client(3), task, {}, {}, 1, 0, seed=7)
+    return Visit(federation.client(3), task, {}, {}, 1, 0, seed=7, workspaces=Workspaces(task))
 
 
 def ordinary(task: Task, params: torch.Tensor) -> nn.Module:
@@ -99,7 +102,7 @@ def test_fedmmd_minimises_cross_entropy_plus_the_discrepancy(federation, between
         pair = (now, before) if between == "features" else (network.head(now), received.head(before).detach())
         return functional.cross_entropy(network.head(now), y) + 0.5 * discrepancy(*pair)
 
-    local = Sgd(**STEPS, objective=Discrepancy(0.5, between))
+    local = Sgd(**STEPS, terms=(Discrepancy(0.5, between),))
     found, _, _ = local(Baton(start), visit_of(federation, task))
     check_same(task, found.params, by_torch(task, start, federation, loss_of))
     plain, _, _ = Sgd(**STEPS)(Baton(start), visit_of(federation, task))
@@ -112,7 +115,7 @@ def test_fedmmd_holds_the_features_where_they_were(federation):
     x, _ = client.take(torch.arange(client.size), None)
 
     def moved(weight: float) -> float:
-        local = Sgd(epochs=5, batch=8, lr=0.3, objective=Discrepancy(weight))
+        local = Sgd(epochs=5, batch=8, lr=0.3, terms=(Discrepancy(weight),))
         found, _, _ = local(Baton(start), visit_of(federation, task))
         before, after = (ordinary(task, params).body(x).detach() for params in (start, found.params))
         return float(discrepancy(after, before))
@@ -124,8 +127,8 @@ def test_fedmmd_holds_the_features_where_they_were(federation):
 def test_an_objective_of_weight_zero_is_plain_training(federation, objective):
     task = Task.of(Mlp(hidden=(12,)), federation)
     plain, with_it = (
-        Sgd(epochs=2, batch=8, lr=0.1, objective=o)(Baton(task.init(5)), visit_of(federation, task))[0]
-        for o in (None, objective)
+        Sgd(epochs=2, batch=8, lr=0.1, terms=terms)(Baton(task.init(5)), visit_of(federation, task))[0]
+        for terms in ((), (objective,))
     )
     torch.testing.assert_close(plain.params, with_it.params, atol=1e-6, rtol=0)
 
@@ -139,7 +142,7 @@ def test_distillation_learns_from_the_received_model(federation):
         divergence = (taught * (taught.log() - functional.log_softmax(logits / 3, dim=1))).sum(1).mean()
         return functional.cross_entropy(logits, y) + 0.7 * 9 * divergence
 
-    local = Sgd(**STEPS, objective=Distillation(weight=0.7, temperature=3.0))
+    local = Sgd(**STEPS, terms=(Distillation(weight=0.7, temperature=3.0),))
     found, _, _ = local(Baton(start), visit_of(federation, task))
     check_same(task, found.params, by_torch(task, start, federation, loss_of))
 
@@ -148,7 +151,7 @@ def test_the_received_model_is_looked_at_without_dropout(federation):
     task = Task.of(Own(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10))), federation)
     start, visit = task.init(5), visit_of(federation, task)
     x, _ = visit.client.take(torch.arange(4), None)
-    seen = looked_at(start, visit).network(x)
+    seen = looking_at(start, visit).network(x)
     plain = x.flatten(1) @ start[:640].reshape(10, 64).T + start[640:]
     torch.testing.assert_close(seen, plain)
 
@@ -158,7 +161,7 @@ def test_the_received_model_is_looked_at_without_dropout(federation):
 
 @pytest.mark.parametrize("operator", ["conv", "multi", "single"])
 def test_fedfusion_trains_extractor_fusion_and_classifier_on_fused_features(federation, operator):
-    task = FusedLoss(operator).adapt(Task.of(SmallCnn(channels=(4,)), federation))
+    task = Fusing(operator).adapt(Task.of(SmallCnn(channels=(4,)), federation))
     start = task.init(5)
     if operator != "conv":
         task.layout.pieces(start)["body.fusion.share"].fill_(0.25)
@@ -173,17 +176,17 @@ def test_fedfusion_trains_extractor_fusion_and_classifier_on_fused_features(fede
             fused = share * other + (1 - share) * own
         return functional.cross_entropy(network.head(fused.flatten(1)), y)
 
-    local = Sgd(**STEPS, objective=FusedLoss(operator, decay=0.0))
+    local = Sgd(**STEPS, terms=(Fusing(operator, decay=0.0),))
     found, _, _ = local(Baton(start), visit_of(federation, task))
     check_same(task, found.params, by_torch(task, start, federation, loss_of), atol=5e-6)
 
 
 def test_the_weights_of_fusion_follow_slowly(federation):
-    task = FusedLoss("multi").adapt(Task.of(SmallCnn(channels=(4,)), federation))
+    task = Fusing("multi").adapt(Task.of(SmallCnn(channels=(4,)), federation))
     start = task.init(5)
     share = {}
     for decay in (0.0, 0.9):
-        local = Sgd(**STEPS, objective=FusedLoss("multi", decay))
+        local = Sgd(**STEPS, terms=(Fusing("multi", decay),))
         found, _, _ = local(Baton(start), visit_of(federation, task))
         share[decay] = task.layout.pieces(found.params)["body.fusion.share"]
     assert share[0.0].abs().max() > 0
@@ -221,11 +224,13 @@ def test_features_are_fused_channel_by_channel_after_the_convolutions(model, sha
 
 
 def test_a_fused_model_is_trained_merged_and_tested_as_any_other(federation):
-    method = fedfusion(local=Sgd(batch=16, lr=0.5), fraction=0.5)
+    method = fr.method(fedfusion(), local=Sgd(batch=16, lr=0.5), fraction=0.5)
     task = adapted(method, Task.of(Mlp(hidden=(24,)), federation))
     engine = Inline(federation, task)
-    models = [deployed(state) for state in train(method, engine, rounds=6)]
-    before, after = (task.evaluate(params, federation.test)["accuracy"] for params in (task.init(0), models[-1]))
+    models = [deployed(state).params for state in train(method, engine, rounds=6)]
+    before, after = (
+        evaluate(params, federation.test, Workspaces(task))["accuracy"] for params in (task.init(0), models[-1])
+    )
     assert after > before + 0.2
     assert adapted(method, task) == task  # adapting again changes nothing
 
@@ -248,19 +253,19 @@ class Bare(nn.Module):
 def test_a_model_without_features_is_refused_at_the_start(federation, method):
     task = Task.of(Own(Bare()), federation)
     with pytest.raises(BadInput, match=r"needs a model with features, and Bare has no body and head: mlp, lenet5"):
-        start(method(), Inline(federation, task))
+        start(fr.method(method()), Inline(federation, task))
 
 
 def test_an_own_network_with_body_and_head_will_do(federation):
     own = Own(Network(nn.Flatten(), nn.Linear(64, 10)))
     task = Task.of(own, federation)
-    assert adapted(fedmmd(), task) == task
-    assert isinstance(adapted(fedfusion(), task).model, Fused)
+    assert adapted(fr.method(fedmmd()), task) == task
+    assert isinstance(adapted(fr.method(fedfusion()), task).model, Fused)
 
 
 def test_logits_can_be_compared_without_features(federation):
     task = Task.of(Own(Bare()), federation)
-    found, _, _ = Sgd(**STEPS, objective=Discrepancy(between="logits"))(Baton(task.init(0)), visit_of(federation, task))
+    found, _, _ = Sgd(**STEPS, terms=(Discrepancy(between="logits"),))(Baton(task.init(0)), visit_of(federation, task))
     assert torch.isfinite(found.params).all()
 
 
@@ -274,13 +279,13 @@ def test_a_model_without_logits_is_refused(objective):
 def test_an_engine_with_the_plain_model_is_told_what_to_do(federation):
     task = Task.of(Mlp(hidden=(12,)), federation)
     with pytest.raises(BadInput, match=r"adds to the model: give the engine the task that run.adapted"):
-        start(fedfusion(), Inline(federation, task))
+        start(fr.method(fedfusion()), Inline(federation, task))
 
 
 def test_another_fusion_than_the_models_is_refused(federation):
     task = Task.of(Fused(Mlp(hidden=(12,)), "multi"), federation)
     with pytest.raises(BadInput, match="the model fuses by 'multi', but the method by 'conv'"):
-        adapted(fedfusion(operator="conv"), task)
+        adapted(fr.method(fedfusion(operator="conv")), task)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +300,7 @@ def test_another_fusion_than_the_models_is_refused(federation):
         ("local", {"objective": {"name": "distillation", "temperature": 0}}, "temperature must be above 0"),
         ("local", {"objective": "distilation"}, r"\[local\].objective: unknown name 'distilation'; did you mean"),
         ("local", {"pull": {"name": "proximal", "mu": -1}}, r"\[local\].pull: mu must be at least 0"),
-        ("local", {"sam": -1}, "sam must be at least 0"),
+        ("local", {"sam": -1}, r"\[local\].sam.* must be at least 0, not -1"),
         ("local", {"guard": 0.5}, "guard must be above 1"),
     ],
 )
@@ -313,8 +318,11 @@ def test_objectives_and_pulls_are_chosen_in_local():
         "algorithm": {"name": "fedavg"},
     }
     built = config.build(tables)
-    assert built.algorithm.update.objective == Distillation()
-    assert built.algorithm.update.pull.mu == 0.3
-    assert built.tables["local"]["objective"] == {"name": "distillation", "weight": 1.0, "temperature": 2.0}
-    with pytest.raises(BadInput, match="only one objective can take the place of the loss"):
-        config.build({**tables, "algorithm": {"name": "fedmmd"}})
+    assert built.algorithm.update.terms == (Proximal(0.3), Distillation(), Sharpness(0.1))
+    assert built.tables["local"]["terms"] == [
+        {"name": "proximal", "mu": 0.3},
+        {"name": "distillation", "weight": 1.0, "temperature": 2.0},
+        {"name": "sharpness", "rho": 0.1},
+    ]
+    both = config.build({**tables, "algorithm": {"name": "fedmmd"}})
+    assert both.algorithm.update.terms == (*built.algorithm.update.terms, Discrepancy())

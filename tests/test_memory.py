@@ -13,15 +13,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Task, advance, deployed, train
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
 from fedrelay.engines.memory import MEGABYTE, Memory, bytes_of
-from fedrelay.engines.packing import unwrap, wrap
+from fedrelay.engines.packing import pack, unpack
 from fedrelay.models import Quadratic
 from fedrelay.runs import checkpoint
-from fedrelay.types import Baton, Report
+from fedrelay.types import Baton, Report, Work
 
 SMALL = 4096 / MEGABYTE  # room for a few of these trees only
 
@@ -66,29 +67,29 @@ trees = st.dictionaries(st.text(max_size=3), st.recursive(leaves, lambda part: s
 
 @given(trees)
 def test_a_parcel_unwraps_to_the_same_tree(content):
-    parcel = wrap(content)
-    room = np.zeros(parcel.size, np.uint8)
-    parcel.lay(room)
-    assert same(unwrap(parcel.skeleton, room, copy=True), content)
-    assert same(unwrap(parcel.skeleton, room, copy=False), content)
+    packed = pack(content)
+    room = np.zeros(packed.size, np.uint8)
+    packed.copy_to(room)
+    assert same(unpack(packed.skeleton, room, copy=True), content)
+    assert same(unpack(packed.skeleton, room, copy=False), content)
 
 
 def test_a_tensor_that_occurs_twice_is_laid_once_and_stays_one():
     vector = torch.arange(1000.0)
-    parcel = wrap([vector, {"again": vector}])
-    assert parcel.size == 4032  # 4000 bytes, in whole lines of 64
-    room = np.zeros(parcel.size, np.uint8)
-    parcel.lay(room)
-    first, second = unwrap(parcel.skeleton, room, copy=True)
+    packed = pack([vector, {"again": vector}])
+    assert packed.size == 4032  # 4000 bytes, in whole lines of 64
+    room = np.zeros(packed.size, np.uint8)
+    packed.copy_to(room)
+    first, second = unpack(packed.skeleton, room, copy=True)
     assert first is second["again"]
 
 
 def test_a_strided_view_is_laid_as_what_it_shows():
     columns = torch.arange(12.0).view(3, 4).T
-    parcel = wrap(columns)
-    room = np.zeros(parcel.size, np.uint8)
-    parcel.lay(room)
-    assert unwrap(parcel.skeleton, room, copy=True).tolist() == columns.tolist()
+    packed = pack(columns)
+    room = np.zeros(packed.size, np.uint8)
+    packed.copy_to(room)
+    assert unpack(packed.skeleton, room, copy=True).tolist() == columns.tolist()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["stage", "commit", "discard"]), st.integers(0, 9)), max_size=40))
@@ -104,7 +105,7 @@ def test_spilling_changes_nothing_whatever_happens(steps):
                 memory.discard()
         assert all(same(spilling.get(client), plain.get(client)) for client in range(10))
         assert same(dict(spilling.all()), dict(plain.all()))
-        assert spilling._shelf._bytes <= 4096
+        assert spilling._store._bytes <= 4096
 
 
 def test_only_the_limit_is_kept_in_main_memory_and_the_file_does_not_grow():
@@ -114,9 +115,9 @@ def test_only_the_limit_is_kept_in_main_memory_and_the_file_does_not_grow():
             memory.stage(client, tree(100 * client + round))
         memory.commit(round)
         if round == 2:
-            settled = memory._shelf._end
-    assert memory._shelf._end <= settled
-    assert len(memory._shelf._here) <= 4096 // bytes_of(tree(1))
+            settled = memory._store._end
+    assert memory._store._end <= settled
+    assert len(memory._store._here) <= 4096 // bytes_of(tree(1))
     assert same(memory.get(3), tree(329))
 
 
@@ -133,7 +134,7 @@ def test_a_limit_of_zero_is_refused():
 
 
 @dataclass(frozen=True)
-class Diary:
+class Diary(Work):
     """Adds up all models that a client has seen, in its memory, and goes a step along the sum."""
 
     length: int = 400
@@ -148,7 +149,7 @@ class Diary:
 def run_on(limit: float | None, rounds: int):
     federation = Federation.split(quadratic(clients=30, dimension=2, seed=2), Natural())
     engine = Inline(federation, Task.of(Quadratic(), federation), memory_limit=limit)
-    algorithm = replace(fedavg(fraction=0.5), update=Diary())
+    algorithm = replace(fr.method(fedavg(), fraction=0.5), update=Diary())
     return algorithm, engine, list(train(algorithm, engine, rounds=rounds))
 
 
@@ -156,14 +157,14 @@ def test_a_checkpoint_of_spilled_memories_goes_on_to_the_same_bits(tmp_path, mon
     monkeypatch.setattr(checkpoint, "PIECE", 5000)  # several pieces
     _, whole, expected = run_on(None, 6)
     algorithm, engine, states = run_on(SMALL, 3)
-    assert engine._memory._shelf._there
+    assert engine._memory._store._there
     checkpoint.save(tmp_path, states[-1], engine.memories()[1])
     state, memories = checkpoint.load(tmp_path)
     _, fresh, _ = run_on(SMALL, 1)
     fresh.remember(state.round, memories)
     for _ in range(3):
         state = advance(algorithm, fresh, state)
-    assert torch.equal(deployed(state), deployed(expected[-1]))
+    assert torch.equal(deployed(state).params, deployed(expected[-1]).params)
     assert same(dict(sorted(fresh.memories()[1].items())), dict(sorted(whole.memories()[1].items())))
 
 
@@ -172,12 +173,11 @@ PRELUDE = """
 import json, resource, sys
 from dataclasses import dataclass, replace
 import torch
-from fedrelay import Federation, Sgd, Task, advance, start
-from fedrelay.algorithms import fedavg
+from fedrelay import Federation, Sgd, Task, advance, method, start
 from fedrelay.data import Iid, synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
-from fedrelay.types import Baton, Report
+from fedrelay.types import Work
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
@@ -187,14 +187,14 @@ ROUNDS = (
     PRELUDE
     + """
 @dataclass(frozen=True)
-class Keep:
+class Keep(Work):
     def __call__(self, baton, visit):
         baton, _, report = Sgd(batch=16)(baton, visit)
         return baton, {"kept": torch.full((50_000,), float(visit.round))}, report
 
 federation = Federation.split(synthetic(examples=2000, shape=(8,), classes=3, test_examples=10), Iid(), 200)
 engine = Inline(federation, Task.of(Logistic(), federation), memory_limit=4.0)
-algorithm = replace(fedavg(fraction=0.05), update=Keep())
+algorithm = replace(method(fraction=0.05), update=Keep())
 state, found = start(algorithm, engine), {}
 for round in range(1, 301):
     state = advance(algorithm, engine, state)
@@ -212,7 +212,7 @@ source = synthetic(examples=100_000, shape=(1,), classes=2, test_examples=10)
 def megabytes(clients):
     federation = Federation.split(source, Iid(), clients)
     engine = Inline(federation, Task.of(Logistic(), federation))
-    algorithm = fedavg(local=Sgd(batch=8), fraction=10 / clients)
+    algorithm = method(local=Sgd(batch=8), fraction=10 / clients)
     state = start(algorithm, engine)
     for _ in range(3):
         state = advance(algorithm, engine, state)
@@ -254,7 +254,7 @@ def test_an_interrupt_inside_a_commit_leaves_no_round_that_looks_whole(monkeypat
     def interrupted(number: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(memory._shelf, "drop", interrupted)
+    monkeypatch.setattr(memory._store, "drop", interrupted)
     with pytest.raises(KeyboardInterrupt):
         memory.commit(2)
     assert memory.round not in (1, 2)

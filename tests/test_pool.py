@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, deployed, train, vectors
 from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
@@ -23,13 +24,14 @@ from fedrelay.engines.packing import Folder
 from fedrelay.engines.pool.dispatch import Bundles
 from fedrelay.kernels.winograd import best_points
 from fedrelay.models import Own, Quadratic, SmallCnn
-from fedrelay.types import Baton, Chain, Report
+from fedrelay.tasks import Workspaces
+from fedrelay.types import Baton, Chain, Report, Work
 
 SEED = 3
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Work):
     """Adds one to the model; keeps a counter and a vector; reports a vector; misbehaves where it is told to."""
 
     raising: frozenset[int] = field(default_factory=frozenset)
@@ -47,7 +49,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Deadly:
+class Deadly(Work):
     """Ends its own process at the first `lives` visits to client 2, as a system short of memory would."""
 
     folder: str
@@ -151,7 +153,7 @@ WIDE = Own(
 
 def test_the_wide_model_has_what_it_is_for():
     assert best_points((64, 5, 5, 64), 32, 8, 8) is not None
-    assert Task(WIDE, (1, 8, 8), 10).desk.draws
+    assert Workspaces(Task(WIDE, (1, 8, 8), 10)).main.draws
 
 
 @pytest.mark.parametrize(
@@ -161,10 +163,10 @@ def test_the_wide_model_has_what_it_is_for():
 )
 def test_the_model_is_the_same_to_the_bit_as_inline_whatever_the_number_of_workers(model, local):
     federation = Federation.split(digits(), Dirichlet(alpha=0.1), 12, SEED)
-    algorithm = fedseq(local=local, fraction=1.0, max_clients=2)
+    algorithm = fr.method(fedseq(max_clients=2), local=local, fraction=1.0)
 
     def fingerprints(engine) -> list[str]:
-        return [vectors.sha256(deployed(state)) for state in train(algorithm, engine, rounds=2)]
+        return [vectors.sha256(deployed(state).params) for state in train(algorithm, engine, rounds=2)]
 
     task = Task.of(model, federation)
     expected = fingerprints(Inline(federation, task, SEED, threads=1))
@@ -184,7 +186,7 @@ class Threads:
 
 
 @dataclass(frozen=True)
-class Tell:
+class Tell(Work):
     def __call__(self, baton, visit):
         return baton, visit.memory, Report(visit.client.id, 1, {}, {"threads": Threads()})
 
@@ -218,7 +220,7 @@ def test_a_worker_killed_from_outside_in_the_middle_of_a_round_is_replaced(pool,
 
 
 @dataclass(frozen=True)
-class Sluggish:
+class Sluggish(Work):
     """As `Count`, but takes its time."""
 
     def __call__(self, baton, visit):
@@ -234,7 +236,7 @@ def test_a_chain_that_ends_every_worker_stops_the_run_and_is_named(pool, tmp_pat
 
 def test_work_that_cannot_be_sent_is_refused(pool):
     @dataclass(frozen=True)
-    class Local:
+    class Local(Work):
         def __call__(self, baton, visit):
             return baton, visit.memory, Report(visit.client.id, 1)
 
@@ -251,12 +253,12 @@ def test_more_workers_than_chains_is_said_once_and_idle_ones_are_not_started(fed
     with Pool(federation, Task.of(Quadratic(), federation), SEED, workers=5) as engine:
         for round in (1, 2):
             list(engine.run(Count(), chains((0,)), {"told": torch.zeros(2)}, round))
-        assert len(engine._hired.crew.workers) == 1
+        assert len(engine._pool.pool.workers) == 1
     assert caplog.text.count("5 workers for 1 chain(s) in round 1") == 1
 
 
 def pids(engine: Pool, *, busy: bool = False) -> list[int]:
-    return [one.process.pid for one in engine._hired.crew.workers if one.job is not None or not busy]
+    return [one.process.pid for one in engine._pool.pool.workers if one.job is not None or not busy]
 
 
 def is_alive(pid: int) -> bool:
@@ -278,7 +280,7 @@ def ended(pids: list[int]) -> bool:
 def test_no_process_and_no_file_survives_the_engine(federation):
     engine = Pool(federation, Task.of(Quadratic(), federation), workers=1)
     list(engine.run(Count(), chains(*CHAINS), {"told": torch.zeros(2)}, 1))
-    workers, folder = pids(engine), engine._hired.crew._folder.path
+    workers, folder = pids(engine), engine._pool.pool._folder.path
     assert len(workers) == 1
     assert folder.is_dir()
     del engine
@@ -299,7 +301,7 @@ def test_a_round_that_is_left_halfway_stops_its_workers_and_the_next_one_is_righ
 
 
 @dataclass(frozen=True)
-class Slow:
+class Slow(Work):
     """Quick at clients 0 and 1, hours at the others."""
 
     def __call__(self, baton, visit):
@@ -322,7 +324,7 @@ if __name__ == "__main__":
     engine = Pool(federation, Task.of(Quadratic(), federation), workers=1)
     outcomes = engine.run(test_pool.Slow(), test_pool.chains((0, 1), (3,)), {{}}, 1)
     next(outcomes)
-    print(engine._hired.crew._folder.path, *[one.process.pid for one in engine._hired.crew.workers], flush=True)
+    print(engine._pool.pool._folder.path, *[one.process.pid for one in engine._pool.pool.workers], flush=True)
     {rest}
 """
 

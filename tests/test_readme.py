@@ -12,6 +12,8 @@ from fedrelay import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = ["choose-a-method.md", "concepts.md", "data.md", "groups.md", "sampling.md"]
+"""Docs with Python in them; extend.md has a test of its own."""
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -48,9 +50,25 @@ def test_the_commands_run_one_after_another(folder, capsys):
     assert (folder / "report.html").is_file()
 
 
-@pytest.mark.parametrize("page", ["data.md", "groups.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_python_examples_of_the_docs_run(page):
     examples = blocks("python", (ROOT / "docs" / page).read_text())
     assert examples
     for example in examples:
         exec(compile(example, page, "exec"), {})
+
+
+def test_no_page_has_python_that_no_test_runs():
+    found = {page.name for page in (ROOT / "docs").glob("*.md") if blocks("python", page.read_text())}
+    assert found == {*PAGES, "extend.md"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
+def test_every_link_to_a_file_leads_somewhere(page):
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text())
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_the_page_about_extending_is_linked_from_where_one_looks_for_it():
+    assert "](docs/extend.md)" in README
+    assert "](docs/extend.md)" in (ROOT / "CONTRIBUTING.md").read_text()

@@ -16,6 +16,7 @@ import pytest
 import tomli_w
 import torch
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, config, start
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, digits
@@ -265,10 +266,10 @@ def test_a_recorder_made_in_python_refuses_the_folder_of_another_method(tmp_path
     def recorder(algorithm, rounds=2, **more):
         return Recorder(tmp_path / "run", algorithm, engine, federation.test, rounds=rounds, **more)
 
-    list(recorder(fedavg()).run())
+    list(recorder(fr.method(fedavg())).run())
     with pytest.raises(BadInput, match="another configuration"):
-        list(recorder(fedavg(fraction=0.5), rounds=4, resume=True).run())
-    assert len(list(recorder(fedavg(), rounds=4, resume=True).run())) == 4
+        list(recorder(fr.method(fedavg(), fraction=0.5), rounds=4, resume=True).run())
+    assert len(list(recorder(fr.method(fedavg()), rounds=4, resume=True).run())) == 4
 
 
 def test_an_option_that_is_new_since_a_run_began_does_not_lock_it_out(tmp_path):

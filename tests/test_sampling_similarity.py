@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, advance, config, deployed, start, train
 from fedrelay.algorithms import (
     fedadam,
@@ -25,7 +26,6 @@ from fedrelay.algorithms import (
     fedseqinter,
     scaffold,
 )
-from fedrelay.algorithms.compose import compose
 from fedrelay.algorithms.feddyn import DynamicMerge
 from fedrelay.algorithms.scaffold import ControlMerge
 from fedrelay.data import Dirichlet, Natural, OneClass, digits, quadratic
@@ -59,9 +59,15 @@ def outcome(clients: tuple[int, ...], gradient: list[float], lost: tuple[int, ..
 
 def learned(sampler: BySimilarity, groups, *outcomes: Outcome):
     """The memo after a round with these outcomes and another without any, so that the tree knows them."""
-    memo = sampler.begin(sampler.init(None), groups)
-    memo = sampler.begin(sampler.learn(memo, outcomes), groups)
-    return sampler.begin(sampler.learn(memo, ()), groups)
+    memo = a_round(sampler, sampler.init(None), groups, outcomes)
+    memo = a_round(sampler, memo, groups, ())
+    return sampler.begin(memo, groups)[0]
+
+
+def a_round(sampler: BySimilarity, memo, groups, outcomes: Sequence[Outcome]):
+    """The memo after a round with these outcomes."""
+    begun, coming = sampler.begin(memo, groups)
+    return sampler.learn(begun, outcomes, coming)
 
 
 def singles(count: int):
@@ -140,13 +146,13 @@ def test_all_gradients_equal_or_zero_is_no_obstacle():
 
 def test_only_clients_that_took_part_are_remembered_and_a_newer_gradient_replaces_the_old():
     sampler = BySimilarity(when="after")
-    memo = sampler.begin(sampler.init(None), singles(9))
-    memo = sampler.learn(memo, [outcome((3,), [1.0, 0.0]), outcome((5,), [0.0, 1.0]), outcome((7,), [9.0, 9.0], (7,))])
+    first = [outcome((3,), [1.0, 0.0]), outcome((5,), [0.0, 1.0]), outcome((7,), [9.0, 9.0], (7,))]
+    memo = a_round(sampler, sampler.init(None), singles(9), first)
     assert {client: memo["gradients"][number].tolist() for client, number in memo["last"].items()} == {
         3: [1.0, 0.0],
         5: [0.0, 1.0],
     }
-    memo = sampler.learn(sampler.begin(memo, singles(9)), [outcome((3,), [2.0, 2.0])])
+    memo = a_round(sampler, memo, singles(9), [outcome((3,), [2.0, 2.0])])
     assert {client: memo["gradients"][number].tolist() for client, number in memo["last"].items()} == {
         3: [2.0, 2.0],
         5: [0.0, 1.0],
@@ -165,7 +171,7 @@ def test_other_groups_get_a_tree_of_their_own_at_once():
     pairs = ((0, 1), (2, 3), (4, 5), (6, 7))
     memo = learned(sampler, pairs, *(outcome(pair, [1.0, float(i % 2), 0.0]) for i, pair in enumerate(pairs)))
     crossed = ((0, 4), (1, 5), (2, 6), (3, 7))  # two of each kind
-    memo = sampler.begin(memo, crossed)
+    memo, _ = sampler.begin(memo, crossed)
     assert sorted(map(sorted, owners(sampler.distributions([2] * 4, 2, memo)))) == [[0, 1], [2, 3]]
 
 
@@ -212,19 +218,26 @@ def test_a_sketch_for_l1_is_refused():
 
 def test_the_next_clustering_runs_beside_the_round_and_is_plain_data_after_it():
     sampler = BySimilarity()
-    memo = sampler.begin(sampler.init(None), singles(4))
-    assert isinstance(memo["next"], Future)
-    after = sampler.learn(memo, [outcome((2,), [1.0, 2.0])])
-    assert "next" not in after
+    memo, coming = sampler.begin(sampler.init(None), singles(4))
+    assert isinstance(coming, Future)
+    after = sampler.learn(memo, [outcome((2,), [1.0, 2.0])], coming)
+    for known in (memo, after):
+        assert not any(isinstance(value, Future) for value in known.values())
     assert after["tree"].shape == (3, 2)
 
 
+def model(state: State) -> torch.Tensor:
+    """The one model that would be used now."""
+    (params,) = deployed(state).vectors
+    return params
+
+
 def models(algorithm, rounds: int, engine: Inline | None = None) -> list[torch.Tensor]:
-    return [deployed(state) for state in train(algorithm, engine or digit_engine(), rounds=rounds)]
+    return [model(state) for state in train(algorithm, engine or digit_engine(), rounds=rounds)]
 
 
 def test_the_bits_are_the_same_whether_or_not_the_clustering_ran_beside(monkeypatch):
-    algorithm = fedavg(local=LOCAL, fraction=0.1, sampler=BySimilarity())
+    algorithm = fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=BySimilarity())
     beside = models(algorithm, 8)
 
     def at_once(call, *args, **kwargs):
@@ -243,7 +256,7 @@ def test_a_clustering_in_another_process_is_the_same():
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path):
-    algorithm = fedavg(local=LOCAL, fraction=0.1, sampler=SAMPLERS[name]())
+    algorithm = fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=SAMPLERS[name]())
     whole = models(algorithm, 5)[-1]
     *_, middle = train(algorithm, digit_engine(), rounds=3)
     checkpoint.save(tmp_path, middle, {})
@@ -251,17 +264,17 @@ def test_every_sampler_goes_on_from_a_checkpoint_to_the_same_bits(name, tmp_path
     engine = digit_engine()
     engine.remember(3, {})
     *_, last = train(algorithm, engine, rounds=5, state=saved)
-    assert torch.equal(deployed(last), whole)
+    assert torch.equal(model(last), whole)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "when"), [(fedavg, "after"), (partial(fedseq2par, growth=Linear(beta=3, alpha=1.0)), "beside")]
+    ("change", "when"), [(fedavg(), "after"), (fedseq2par(growth=Linear(beta=3, alpha=1.0)), "beside")]
 )
-def test_similarity_goes_on_from_any_round_and_on_another_engine_to_the_same_bits(recipe, when, tmp_path):
-    algorithm = recipe(local=LOCAL, fraction=0.34, sampler=BySimilarity(when=when, sketch=50))
+def test_similarity_goes_on_from_any_round_and_on_another_engine_to_the_same_bits(change, when, tmp_path):
+    algorithm = fr.method(change, local=LOCAL, fraction=0.34, sampler=BySimilarity(when=when, sketch=50))
     federation = Federation.split(digits(), Dirichlet(alpha=0.0), 12, 0)
     task = Task.of(Mlp(hidden=(8,)), federation)
-    whole = [deployed(state) for state in train(algorithm, Inline(federation, task, 0), rounds=6)]
+    whole = [model(state) for state in train(algorithm, Inline(federation, task, 0), rounds=6)]
     with Pool(federation, task, 0, workers=1) as pool:
         state = start(algorithm, pool)
         for round in range(6):  # every other round in the pool, and a checkpoint before each
@@ -270,7 +283,7 @@ def test_similarity_goes_on_from_any_round_and_on_another_engine_to_the_same_bit
             engine = pool if round % 2 else Inline(federation, task, 0)
             engine.remember(round, {})
             state = advance(algorithm, engine, saved)
-            assert torch.equal(deployed(state), whole[round]), round
+            assert torch.equal(model(state), whole[round]), round
 
 
 def distinct_digits(algorithm, rounds: int) -> list[int]:
@@ -279,7 +292,7 @@ def distinct_digits(algorithm, rounds: int) -> list[int]:
 
 def test_similarity_finds_the_ten_digits():
     engine = digit_engine()
-    *_, last = train(fedavg(local=LOCAL, fraction=0.1, sampler=BySimilarity()), engine, rounds=80)
+    *_, last = train(fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=BySimilarity()), engine, rounds=80)
     assert len(last.memo["sampler"]["last"]) == 100
     urns = BySimilarity().distributions([12] * 100, 10, last.memo["sampler"])
     mixed = [len({client % 10 for client in urn}) for urn in owners(urns)]
@@ -287,8 +300,8 @@ def test_similarity_finds_the_ten_digits():
 
 
 def test_target_sees_every_digit_every_round_and_multinomial_does_not():
-    assert distinct_digits(fedavg(local=LOCAL, fraction=0.1, sampler=Target()), 4) == [10] * 4
-    assert np.mean(distinct_digits(fedavg(local=LOCAL, fraction=0.1, sampler=Multinomial()), 6)) < 8
+    assert distinct_digits(fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=Target()), 4) == [10] * 4
+    assert np.mean(distinct_digits(fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=Multinomial()), 6)) < 8
 
 
 def test_target_cannot_be_asked_without_knowing_the_classes():
@@ -300,9 +313,9 @@ def test_target_cannot_be_asked_without_knowing_the_classes():
 def test_samplers_draw_among_groups_and_along_a_ring(name):
     federation = Federation.split(digits(), Dirichlet(alpha=0.0), 20, 0)
     engine = Inline(federation, Task.of(Mlp(hidden=(16,)), federation), 0)
-    recipes = [partial(fedseq, max_clients=2), fedcyclic] if name != "original" else [partial(fedseq, max_clients=2)]
-    for recipe in recipes:
-        algorithm = recipe(local=LOCAL, fraction=0.5, sampler=SAMPLERS[name]())
+    changes = [fedseq(max_clients=2), fedcyclic()] if name != "original" else [fedseq(max_clients=2)]
+    for change in changes:
+        algorithm = fr.method(change, local=LOCAL, fraction=0.5, sampler=SAMPLERS[name]())
         *_, last = train(algorithm, engine, rounds=3)
         assert last.log["clients"] >= 2
         assert last.log["sampling"]["distinct"] >= 1
@@ -310,13 +323,13 @@ def test_samplers_draw_among_groups_and_along_a_ring(name):
 
 def test_weights_of_clustered_draws_reach_the_merge():
     engine = digit_engine()
-    algorithm = fedavg(local=LOCAL, fraction=0.1, sampler=Multinomial())
+    algorithm = fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=Multinomial())
     state = start(algorithm, engine)
     for seed in range(20):
-        _, chains = algorithm.plan(state, np.random.default_rng(seed))
+        chains = algorithm.plan(state, np.random.default_rng(seed)).chains
         assert sum(chain.weight for chain in chains) == pytest.approx(1)
         assert len({chain.clients for chain in chains}) == len(chains)
-    twice = [chain for seed in range(20) for chain in algorithm.plan(state, np.random.default_rng(seed))[1]]
+    twice = [chain for seed in range(20) for chain in algorithm.plan(state, np.random.default_rng(seed)).chains]
     assert any(chain.weight == 2 / 10 for chain in twice)
 
 
@@ -337,7 +350,7 @@ def test_in_scaffold_who_is_drawn_twice_counts_twice_in_the_model_and_once_in_th
     twice = back((2,), [1.0, 1.0], [4.0, 1.0], 2 / 3, control=[0.4, 0.0])
     once = back((0,), [1.0, 1.0], [1.0, 7.0], 1 / 3, control=[0.0, 0.8])
     after = merged(ControlMerge(), [1.0, 1.0], twice, once)
-    np.testing.assert_allclose(deployed(after), [1 + 2 / 3 * 3, 1 + 1 / 3 * 6], rtol=1e-6)
+    np.testing.assert_allclose(model(after), [1 + 2 / 3 * 3, 1 + 1 / 3 * 6], rtol=1e-6)
     np.testing.assert_allclose(after.shared["control"], [0.4 / 4, 0.8 / 4], rtol=1e-6)
 
 
@@ -347,24 +360,24 @@ def test_in_feddyn_who_is_drawn_twice_counts_twice_in_the_mean_and_once_in_the_s
     after = merged(DynamicMerge(alpha=0.5), [1.0, 1.0], twice, once)
     h = np.array([-0.5 / 4 * 3, -0.5 / 4 * 6])
     np.testing.assert_allclose(after.server["h"], h, rtol=1e-6)
-    np.testing.assert_allclose(deployed(after), [3 - h[0] / 0.5, 3 - h[1] / 0.5], rtol=1e-6)
+    np.testing.assert_allclose(model(after), [3 - h[0] / 0.5, 3 - h[1] / 0.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize("merge", [Mean(), PlainMean(), Momentum(lr=1.0, momentum=0.9)])
 def test_in_means_and_server_steps_who_is_drawn_twice_counts_twice(merge):
     twice, once = back((2,), [1.0, 1.0], [4.0, 1.0], 2 / 3), back((0,), [1.0, 1.0], [1.0, 7.0], 1 / 3)
-    np.testing.assert_allclose(deployed(merged(merge, [1.0, 1.0], twice, once)), [3, 3], rtol=1e-6)
+    np.testing.assert_allclose(model(merged(merge, [1.0, 1.0], twice, once)), [3, 3], rtol=1e-6)
 
 
 def test_in_a_median_everybody_counts_once():
     ends = [([4.0], 3 / 5), ([1.0], 1 / 5), ([2.0], 1 / 5)]
     outcomes = [back((client,), [0.0], end, weight) for client, (end, weight) in enumerate(ends)]
-    np.testing.assert_allclose(deployed(merged(Median(), [0.0], *outcomes)), [2.0])
+    np.testing.assert_allclose(model(merged(Median(), [0.0], *outcomes)), [2.0])
 
 
 def test_who_is_drawn_twice_is_visited_once_by_scaffold():
     engine = digit_engine()
-    algorithm = compose(scaffold(local=LOCAL, fraction=0.1), fedavg(fraction=0.1, local=LOCAL, sampler=Multinomial()))
+    algorithm = fr.method(scaffold(), local=LOCAL, fraction=0.1, sampler=Multinomial())
     for state in train(algorithm, engine, rounds=6):
         assert state.log["visits"] == state.log["clients"] == state.log["sampling"]["distinct"]
         controls = torch.stack([memory["control"] for memory in engine.memories()[1].values()])
@@ -378,7 +391,7 @@ def test_a_chain_that_is_late_teaches_similarity_nothing_before_it_comes():
     engine = Inline(federation, Task.of(Quadratic(), federation))
     latency = Latency(Given((50.0, 50.0 / 3.5)), Same(1e6))  # a visit takes 1 and 3.5 seconds
     local = Sgd(steps=5, batch=0, lr=0.1)
-    algorithm = fedasyncseq(local=local, fraction=1.0, max_clients=1, period=9, sampler=BySimilarity())
+    algorithm = fr.method(fedasyncseq(max_clients=1, period=9), local=local, fraction=1.0, sampler=BySimilarity())
     states = list(train(algorithm, engine, rounds=4, latency=latency))
     known = [sorted(state.memo["sampler"]["last"]) for state in states]
     assert known == [[0], [0], [0], [0, 1]]
@@ -388,19 +401,21 @@ def test_a_chain_that_is_late_teaches_similarity_nothing_before_it_comes():
 
 
 def test_full_participation_is_fedavg_with_everybody():
-    everybody = models(fedavg(local=LOCAL, fraction=1.0), 2)[-1]
-    np.testing.assert_allclose(models(fedavg(local=LOCAL, fraction=0.1, sampler=Full()), 2)[-1], everybody, atol=1e-6)
+    everybody = models(fr.method(fedavg(), local=LOCAL, fraction=1.0), 2)[-1]
+    np.testing.assert_allclose(
+        models(fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=Full()), 2)[-1], everybody, atol=1e-6
+    )
 
 
 def test_the_original_keeps_the_old_model_for_those_who_were_not_drawn():
     engine = digit_engine()
-    algorithm = fedavg(local=LOCAL, fraction=0.1, sampler=Original())
+    algorithm = fr.method(fedavg(), local=LOCAL, fraction=0.1, sampler=Original())
     state = start(algorithm, engine)
-    _, chains = algorithm.plan(state, np.random.default_rng(0))
+    chains = algorithm.plan(state, np.random.default_rng(0)).chains
     outcomes = list(engine.run(algorithm.update, chains, {}, 1))
-    found = deployed(algorithm.merge(state, outcomes))
+    found = model(algorithm.merge(state, outcomes))
     # Eq. 3: ten of 100 equal clients, so nine tenths are the old model
-    expected = 0.9 * deployed(state) + sum(0.01 * outcome.baton.params for outcome in outcomes)
+    expected = 0.9 * model(state) + sum(0.01 * outcome.baton.params for outcome in outcomes)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -475,16 +490,22 @@ def test_clustered_sampling_goes_with_other_methods_by_name(name, tmp_path):
     ("make", "message"),
     [
         (
-            lambda: fedseqinter(sampler=Original()),
+            lambda: fr.method(fedseqinter(), sampler=Original()),
             "original needs the merge with_absent, but here models of many rounds",
         ),
-        (lambda: fedcyclic(sampler=Original()), "original needs the merge with_absent, but one chain of all replaces"),
-        (lambda: fedasyncseq(sampler=Original()), "original needs the merge with_absent"),
-        (lambda: fedasyncseq(sampler=Full()), "full takes everybody at once"),
-        (lambda: fedavg(sampler="by_size"), "sampler must be a sampler, such as BySize\\(\\), not 'by_size'"),
-        (lambda: fedseq(sampler=BySimilarity), "sampler must be a sampler, such as BySize"),
-        (lambda: fedcyclic(sampler=None), "sampler must be a sampler, such as BySize"),
-        (lambda: fedseq2par(sampler="md"), "sampler must be a sampler, such as BySize"),
+        (
+            lambda: fr.method(fedcyclic(), sampler=Original()),
+            "original needs the merge with_absent, but one chain of all replaces",
+        ),
+        (lambda: fr.method(fedasyncseq(), sampler=Original()), "original needs the merge with_absent"),
+        (lambda: fr.method(fedasyncseq(), sampler=Full()), "full takes everybody at once"),
+        (
+            lambda: fr.method(fedavg(), sampler="by_size"),
+            "sampler must be a sampler, such as BySize\\(\\), not 'by_size'",
+        ),
+        (lambda: fr.method(fedseq(), sampler=BySimilarity), "sampler must be a sampler, such as BySize"),
+        (lambda: fr.method(fedcyclic(), sampler=None), "sampler must be a sampler, such as BySize"),
+        (lambda: fr.method(fedseq2par(), sampler="md"), "sampler must be a sampler, such as BySize"),
     ],
 )
 def test_a_sampler_that_makes_no_sense_is_refused_when_the_method_is_made(make, message):
@@ -493,12 +514,14 @@ def test_a_sampler_that_makes_no_sense_is_refused_when_the_method_is_made(make, 
 
 
 @pytest.mark.parametrize("recipe", [fedgsp, fedprox, scaffold, feddyn, fedadam])
-def test_methods_without_the_parameter_take_a_sampler_by_composing(recipe):
-    assert compose(recipe(), fedavg(sampler=BySize())).plan.sampler == BySize()
+def test_methods_that_do_not_speak_of_samplers_take_one(recipe):
+    assert fr.method(recipe(), sampler=BySize()).plan.sampler == BySize()
 
 
-@pytest.mark.parametrize("name", ["fedavgm", "feddyn"])
-def test_a_method_with_a_merge_of_its_own_refuses_the_original_sampler(name):
+@pytest.mark.parametrize(("name", "merge"), [("fedavgm", "Momentum"), ("feddyn", "DynamicMerge")])
+def test_a_method_with_a_merge_of_its_own_refuses_the_original_sampler(name, merge):
     tables = {"data": {"name": "digits"}, "model": {"name": "mlp"}, "algorithm": {"name": name, "sampler": "original"}}
-    with pytest.raises(BadInput, match="both say how models are merged"):
+    with pytest.raises(
+        BadInput, match=f"original needs the merge with_absent, but {merge}.* says how models are merged"
+    ):
         config.build(tables)

@@ -1,3 +1,5 @@
+"""The training loop, with plain gradient descent for a step."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,6 +12,7 @@ from torch import nn
 from fedrelay import BadInput, Federation, Sgd, Task
 from fedrelay.data import Iid, digits
 from fedrelay.models import Mlp
+from fedrelay.tasks import Workspaces
 from fedrelay.types import Baton, Visit
 from fedrelay.visits import batches
 from fedrelay.visits.schedules import Cosine, Exponential, Step
@@ -26,7 +29,7 @@ def task(federation) -> Task:
 
 
 def visit_of(federation, task, round=1, hop=0) -> Visit:
-    return Visit(federation.client(3), task, {}, {}, round, hop, seed=7)
+    return Visit(federation.client(3), task, {}, {}, round, hop, seed=7, workspaces=Workspaces(task))
 
 
 @pytest.mark.parametrize(
@@ -65,11 +68,12 @@ def test_full_batch_steps_are_those_of_torch_optim(federation, task, settings):
 def test_the_received_baton_is_not_changed(federation, task):
     start = task.init(5)
     kept = start.clone()
-    baton, _, _ = Sgd(lr=0.5)(Baton(start), visit_of(federation, task))
+    visit = visit_of(federation, task)
+    baton, _, _ = Sgd(lr=0.5)(Baton(start), visit)
     assert torch.equal(start, kept)
     assert not torch.equal(baton.params, kept)
-    Sgd(lr=0.5)(Baton(task.init(6)), visit_of(federation, task))
-    assert not torch.equal(task.desk.params, baton.params)
+    Sgd(lr=0.5)(Baton(task.init(6)), visit)
+    assert not torch.equal(visit.workspaces.main.params, baton.params)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,9 @@ def test_batches_are_the_same_however_many_are_gathered_at_once(federation, task
     visit, local = visit_of(federation, task), Sgd(epochs=3, batch=7)
     expected = [federation.client(3).take(positions, None) for positions in local.row(visit).positions()]
     monkeypatch.setattr(batches, "CHUNK", chunk)
-    found = list(batches.alone(local.row(visit)))
+    passes = [list(one) for one in batches.alone(local.row(visit))]
+    assert len(passes) == 3
+    found = [batch for one in passes for batch in one]
     assert len(found) == len(expected)
     for (x, y, count), (inputs, targets) in zip(found, expected, strict=True):
         assert torch.equal(x, inputs)

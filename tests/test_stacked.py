@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
+import fedrelay as fr
+from fedrelay import Adam, AdamW, BadInput, Federation, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, scaffold
 from fedrelay.data import Augment, Dirichlet, Natural, Normalise, digits, quadratic, synthetic
 from fedrelay.engines import Inline, Stacked
 from fedrelay.engines.pool.dispatch import Stacks
 from fedrelay.engines.relay import say_once
 from fedrelay.models import FemnistCnn, Logistic, Mlp, Quadratic, SmallCnn
-from fedrelay.types import Baton, Chain, Report
+from fedrelay.types import Baton, Chain, Report, Work
 
 SEED = 5
 LOCAL = Sgd(batch=7, epochs=2, lr=0.1)
@@ -43,12 +44,12 @@ def assert_same(algorithm, federation, model, rounds=2, **settings) -> None:
     one_by_one, stacked = engines(federation, model, **settings)
     expected, found = (list(train(algorithm, engine, rounds=rounds)) for engine in (one_by_one, stacked))
     for a, b in zip(expected, found, strict=True):
-        torch.testing.assert_close(deployed(b), deployed(a), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(deployed(b).params, deployed(a).params, rtol=1e-4, atol=1e-5)
         assert b.log["train_loss"] == pytest.approx(a.log["train_loss"], rel=1e-4)
         assert {key: b.log[key] for key in ("clients", "chains", "drops", "examples")} == {
             key: a.log[key] for key in ("clients", "chains", "drops", "examples")
         }
-    assert not torch.allclose(deployed(expected[-1]), one_by_one.task.init(SEED), rtol=1e-2)
+    assert not torch.allclose(deployed(expected[-1]).params, one_by_one.task.init(SEED), rtol=1e-2)
     kept, also = one_by_one.memories()[1], stacked.memories()[1]
     assert sorted(kept) == sorted(also)
     for client in kept:
@@ -65,22 +66,25 @@ def assert_same(algorithm, federation, model, rounds=2, **settings) -> None:
         replace(LOCAL, steps=9),
         replace(LOCAL, batch=0),
         replace(LOCAL, batch=1000),
+        Adam(batch=7, epochs=2, lr=0.01),
+        AdamW(batch=7, epochs=2, lr=0.01, clip=0.5),
+        replace(LOCAL, validation=0.2),
     ],
-    ids=["plain", "momentum", "clip", "steps", "full", "large"],
+    ids=["plain", "momentum", "clip", "steps", "full", "large", "adam", "adamw", "validation"],
 )
 def test_every_setting_of_the_training_stacks(ragged, local):
-    assert_same(fedavg(local=local, fraction=1.0), ragged, Mlp(hidden=(12,)), rows=32)
+    assert_same(fr.method(fedavg(), local=local, fraction=1.0), ragged, Mlp(hidden=(12,)), rows=32)
 
 
 @pytest.mark.parametrize("method", [fedprox, fedsam, scaffold, feddyn])
 def test_methods_that_pull_at_the_gradient_stack(ragged, method):
-    assert_same(method(local=LOCAL, fraction=0.7), ragged, Logistic(), rows=32)
+    assert_same(fr.method(method(), local=LOCAL, fraction=0.7), ragged, Logistic(), rows=32)
 
 
 @pytest.mark.parametrize("model", [Logistic(), Mlp(hidden=(8, 8)), SmallCnn(channels=(4, 3))])
 @pytest.mark.parametrize("rows", [2, 5])
 def test_chains_of_unequal_length_stack(ragged, model, rows):
-    algorithm = fedseq(local=replace(LOCAL, epochs=1, batch=20), fraction=1.0, max_clients=4, laps=2)
+    algorithm = fr.method(fedseq(max_clients=4, laps=2), local=replace(LOCAL, epochs=1, batch=20), fraction=1.0)
     assert_same(algorithm, ragged, model, rounds=1, rows=rows)
 
 
@@ -89,7 +93,7 @@ def test_augmentation_is_drawn_as_it_would_be_one_by_one(transform):
     source = synthetic(examples=150, shape=(1, 6, 6), classes=3, test_examples=4)
     source = replace(source, train=replace(source.train, transform=transform))
     federation = Federation.split(source, Dirichlet(alpha=0.5), 6, SEED)
-    assert_same(fedavg(local=LOCAL, fraction=1.0), federation, SmallCnn(channels=(3,)), rows=8)
+    assert_same(fr.method(fedavg(), local=LOCAL, fraction=1.0), federation, SmallCnn(channels=(3,)), rows=8)
 
 
 def test_a_client_that_diverges_is_dropped_and_spoils_nobody_else(ragged):
@@ -97,7 +101,7 @@ def test_a_client_that_diverges_is_dropped_and_spoils_nobody_else(ragged):
     x[ragged.client(3).rows] *= 1e30
     source = replace(ragged.source, train=replace(ragged.source.train, x=x))
     federation = replace(ragged, source=source)
-    algorithm = fedseq(local=LOCAL, fraction=1.0, max_clients=3)
+    algorithm = fr.method(fedseq(max_clients=3), local=LOCAL, fraction=1.0)
     assert_same(algorithm, federation, Mlp(hidden=(8,)), rounds=1, rows=8)
     _, stacked = engines(federation, Mlp(hidden=(8,)), rows=8)
     (state,) = train(algorithm, stacked, rounds=1)
@@ -115,7 +119,7 @@ def test_when_going_together_fails_the_visits_are_made_one_by_one_and_the_culpri
 
 
 @dataclass(frozen=True)
-class Fragile:
+class Fragile(Work):
     """Sgd, but client 2 raises."""
 
     local: Sgd
@@ -135,7 +139,7 @@ class Fragile:
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Work):
     """Any other Work."""
 
     def __call__(self, baton, visit):
@@ -153,9 +157,9 @@ class Plain:
 def test_what_cannot_be_stacked_runs_as_inline_to_the_bit_and_says_so_once(model, source, work, caplog):
     federation = Federation.split(source, Natural() if source.owners is not None else Dirichlet(1.0), 4, SEED)
     one_by_one, stacked = engines(federation, model)
-    algorithm = replace(fedavg(fraction=1.0), update=work)
+    algorithm = replace(fr.method(fedavg(), fraction=1.0), update=work)
     expected, found = (list(train(algorithm, engine, rounds=2)) for engine in (one_by_one, stacked))
-    assert torch.equal(deployed(found[-1]), deployed(expected[-1]))
+    assert torch.equal(deployed(found[-1]).params, deployed(expected[-1]).params)
     assert caplog.text.count("cannot be stacked: it runs chain by chain") == 1
 
 
@@ -169,12 +173,12 @@ def test_a_round_before_the_first_is_the_same_bits_as_inline(ragged):
 
 def test_stacks_given_out_to_workers_are_the_same_bits_as_in_this_process(ragged):
     task = Task.of(Mlp(hidden=(12,)), ragged)
-    algorithm = scaffold(local=LOCAL, fraction=1.0)
+    algorithm = fr.method(scaffold(), local=LOCAL, fraction=1.0)
     here = Stacked(ragged, task, SEED, rows=4)
-    expected = [deployed(state) for state in train(algorithm, here, rounds=2)]
+    expected = [deployed(state).params for state in train(algorithm, here, rounds=2)]
     with Stacked(ragged, task, SEED, rows=4, workers=2) as there:
-        found = [deployed(state) for state in train(algorithm, there, rounds=2)]
-        assert len(there._hired.crew.workers) == 2
+        found = [deployed(state).params for state in train(algorithm, there, rounds=2)]
+        assert len(there._pool.pool.workers) == 2
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 

@@ -14,6 +14,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, advance, config, deployed, seeds, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Dirichlet, Examples, Natural, Source, digits, hold_out, quadratic
@@ -26,9 +27,10 @@ from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import gather, principal, similarity
 from fedrelay.report.progress import follow
 from fedrelay.runs import checkpoint
-from fedrelay.runs.loop import Probing
+from fedrelay.runs.loop import ClientSurvey
 from fedrelay.runs.measures import balance_ratio, covered_classes, group_counts
-from fedrelay.types import Baton, Report, Visit
+from fedrelay.tasks import Workspaces
+from fedrelay.types import Baton, Kind, Report, Trait, Visit
 from fedrelay.visits.probe_networks import (
     CausalTransformer,
     EfficientNetLite0,
@@ -37,7 +39,7 @@ from fedrelay.visits.probe_networks import (
     ResNet18File,
     SameModel,
 )
-from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Task2Vec, Together
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, SeveralTraits, Task2Vec
 
 LOCAL = Sgd(batch=16, lr=0.1)
 
@@ -53,16 +55,17 @@ def engine() -> Inline:
     return one_class_digits()
 
 
-def probe(engine: Inline) -> Probing:
-    return Probing(engine, engine.task.init(engine.seed))
+def survey(engine: Inline) -> ClientSurvey:
+    return ClientSurvey(engine, engine.task.init(engine.seed))
 
 
 def described(trait, engine: Inline) -> Traits:
-    return gather(trait.trained_like(LOCAL), probe(engine), len(engine.sizes), seeds.rng(0))
+    return gather(trait.trained_like(LOCAL), survey(engine), len(engine.sizes), seeds.rng(0))
 
 
 def visit(engine: Inline, client: int = 0) -> tuple[Baton, Visit]:
-    return Baton(engine.task.init(0)), Visit(engine.federation.client(client), engine.task, {}, {}, 0, 0, 0)
+    at = Visit(engine.federation.client(client), engine.task, {}, {}, 0, 0, 0, Workspaces(engine.task))
+    return Baton(engine.task.init(0)), at
 
 
 def test_the_histogram_is_the_clients_label_counts(engine):
@@ -89,10 +92,9 @@ def test_classifier_weights_are_those_of_the_linear_layers(layers, numbers):
     _, _, report = ClassifierWeights(layers, epochs=1, local=Sgd(lr=0.0))(baton, at)
     assert report.uplink["trait"].shape == (numbers,)
     # with a learning rate of 0 they are the initial ones, which the network itself tells
-    engine.task.desk.load(baton.params, training=False)
-    linear = [
-        module.weight.reshape(-1) for module in engine.task.desk.network.modules() if isinstance(module, nn.Linear)
-    ]
+    workspace = Workspaces(engine.task).main
+    workspace.load(baton.params, training=False)
+    linear = [module.weight.reshape(-1) for module in workspace.network.modules() if isinstance(module, nn.Linear)]
     expected = torch.cat(linear[{"all": 0, "last2": -2, "last": -1}[layers] :])
     assert torch.equal(report.uplink["trait"], expected.detach())
 
@@ -108,7 +110,7 @@ def test_traits_are_those_of_e_epochs_of_the_runs_own_training(engine):
 def test_several_traits_of_one_training_are_the_same_as_each_alone(engine):
     parts = (ClassifierWeights("last", epochs=2, local=LOCAL), Confidence(epochs=2, local=LOCAL))
     baton, at = visit(engine, 2)
-    _, _, report = Together(parts)(baton, at)
+    _, _, report = SeveralTraits(parts)(baton, at)
     for number, part in enumerate(parts):
         assert torch.equal(report.uplink[f"trait{number}"], part(baton, at)[2].uplink["trait"])
     assert report.examples == 2 * at.client.size
@@ -190,18 +192,13 @@ def test_a_task_without_classes_or_linear_layers_is_refused(trait):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Trait):
     """A trait that says its client's number; misbehaves at the clients it is told to."""
 
     raising: frozenset[int] = field(default_factory=frozenset)
     spoiling: frozenset[int] = field(default_factory=frozenset)
     same: bool = False
-    kind: ClassVar[str] = "weights"
-    variance: ClassVar[float] = 1.0
-    standardise: ClassVar[bool] = False
-
-    def trained_like(self, local):
-        return self
+    kind: ClassVar[Kind] = "weights"
 
     def check(self, task):
         pass
@@ -222,7 +219,7 @@ def quadratics() -> Inline:
 
 def test_clients_that_fail_while_being_described_are_grouped_at_random_and_named(quadratics):
     trait = Numbers(raising=frozenset({3}), spoiling=frozenset({7}))
-    algorithm = fedseq(local=Sgd(steps=1, lr=0.01), traits=trait, grouper=Greedy(), groups=3)
+    algorithm = fr.method(fedseq(traits=trait, grouper=Greedy(), groups=3), local=Sgd(steps=1, lr=0.01))
     state = start(algorithm, quadratics)
     assert sorted(client for group in state.memo["groups"] for client in group) == list(range(12))
     assert [client for client, _ in state.memo["undescribed"]] == [3, 7]
@@ -235,7 +232,7 @@ def test_clients_that_fail_while_being_described_are_grouped_at_random_and_named
 
 def test_a_client_without_a_trait_is_placed_at_random(quadratics):
     trait = Numbers(raising=frozenset({5}))
-    found = [gather(trait, probe(quadratics), 12, np.random.default_rng(seed)).rows for seed in range(40)]
+    found = [gather(trait, survey(quadratics), 12, np.random.default_rng(seed)).rows for seed in range(40)]
     borrowed = {tuple(rows[5]) for rows in found}
     assert borrowed == {(0.0, 1.0), (1.0, 1.0)}
     assert all((np.delete(rows, 5, 0) == np.delete(found[0], 5, 0)).all() for rows in found)
@@ -252,7 +249,7 @@ def test_identical_traits_are_refused_with_what_to_do(quadratics):
 
 
 def test_the_command_line_names_those_who_could_not_be_described(quadratics, tmp_path):
-    algorithm = fedseq(local=Sgd(steps=1, lr=0.01), traits=Numbers(raising=frozenset({3})), groups=3)
+    algorithm = fr.method(fedseq(traits=Numbers(raising=frozenset({3})), groups=3), local=Sgd(steps=1, lr=0.01))
     from fedrelay.runs.record import Recorder
 
     text = io.StringIO()
@@ -265,7 +262,7 @@ def test_a_terminal_shows_how_far_the_describing_is(quadratics, tmp_path):
     from fedrelay.runs.record import Recorder
 
     text = io.StringIO()
-    algorithm = fedseq(local=Sgd(steps=1, lr=0.01), traits=Numbers(), groups=3)
+    algorithm = fr.method(fedseq(traits=Numbers(), groups=3), local=Sgd(steps=1, lr=0.01))
     recorder = Recorder(tmp_path / "run", algorithm, quadratics, quadratics.federation.test, rounds=1)
     follow(recorder, Console(file=text, width=200, force_terminal=True))
     assert "describing" in text.getvalue()
@@ -293,7 +290,7 @@ def test_a_configuration_names_trait_distance_and_grouper(choice, tmp_path):
     experiment = config.build({**TABLES, "algorithm": {"name": "fedseq", "groups": 4, **choice}})
     state = start(experiment.algorithm, experiment.engine)
     counts = group_counts(experiment.federation.label_counts(), state.memo["groups"])
-    random = start(fedseq(groups=4), experiment.engine).memo["groups"]
+    random = start(fr.method(fedseq(groups=4)), experiment.engine).memo["groups"]
     assert (
         balance_ratio(counts).mean() > balance_ratio(group_counts(experiment.federation.label_counts(), random)).mean()
     )
@@ -327,17 +324,17 @@ def test_groups_of_one_are_fedavg_to_the_bit_whatever_the_traits(engine, traits)
         state, found = start(algorithm, engine), []
         for _ in range(2):
             state = advance(algorithm, engine, state)
-            found.append(deployed(state))
+            found += deployed(state).vectors
         return found
 
-    alone = models(fedavg(local=LOCAL, fraction=0.3))
+    alone = models(fr.method(fedavg(), local=LOCAL, fraction=0.3))
     for grouper in (Greedy(), KMeans(), Icg()):
-        grouped = models(fedseq(local=LOCAL, fraction=0.3, traits=traits, grouper=grouper, max_clients=1))
+        grouped = models(fr.method(fedseq(traits=traits, grouper=grouper, max_clients=1), local=LOCAL, fraction=0.3))
         assert all(torch.equal(a, b) for a, b in zip(alone, grouped, strict=True))
 
 
 def test_describing_leaves_no_trace_in_the_clients_memories(engine):
-    start(fedseq(local=LOCAL, traits=Confidence(epochs=1), groups=4), engine)
+    start(fr.method(fedseq(traits=Confidence(epochs=1), groups=4), local=LOCAL), engine)
     assert engine.memories() == (0, {})
 
 
@@ -359,7 +356,7 @@ def test_task2vec_is_the_diagonal_fisher_information_of_every_filter():
     module = TwoLayers()
     work = Task2Vec(OwnFeatures(module), draws=4000, batch=4, samples=200, epochs=3)
     baton, at = visit(engine)
-    body = work.probe(engine.task, baton.params, 0)
+    body = work.probe(baton.params, at)
     rows = torch.arange(at.client.size)
     head = work.fit(body, at, rows, seeds.rng(0))
     found = work.information(body, head, at, rows, passes=400)
@@ -401,7 +398,8 @@ def test_the_offline_probe_takes_small_grey_images():
 def test_the_weights_of_the_offline_probe_are_pretrained():
     pytest.importorskip("efficientnet_lite_pytorch")
     engine = one_class_digits(clients=10)
-    network = EfficientNetLite0()(engine.task, engine.task.init(0), 0).eval()
+    baton, at = visit(engine)
+    network = EfficientNetLite0()(baton.params, at).eval()
     with torch.no_grad():
         features = network(torch.rand(2, 1, 8, 8))
     assert features.shape == (2, 1280)
@@ -449,9 +447,11 @@ def test_task2vec_takes_text(network, every_step):
 
 
 def test_a_causal_transformer_does_not_look_ahead():
-    task = Task(CharLstm(), (6,), 12)
-    network = CausalTransformer(width=16, layers=2, heads=2)(task, task.init(0), 0).eval()
     x = torch.randint(0, 12, (1, 6), generator=torch.Generator().manual_seed(0))
+    text = Examples(x, torch.zeros(1, dtype=torch.long))
+    federation = Federation.of(Source("text", text, text, 12), [np.arange(1)])
+    baton, at = visit(Inline(federation, Task.of(CharLstm(), federation)))
+    network = CausalTransformer(width=16, layers=2, heads=2)(baton.params, at).eval()
     changed = x.clone()
     changed[0, 4] = (changed[0, 4] + 1) % 12
     with torch.no_grad():
@@ -475,6 +475,6 @@ def test_a_probe_of_images_refuses_a_missing_package(engine, monkeypatch):
 
 def test_a_grouping_can_be_used_without_a_run(engine):
     grouping = Grouping(ClassHistogram(), KullbackLeibler(), Greedy())
-    traits = grouping.learn(probe(engine), engine.sizes, seeds.rng(0))
+    traits = grouping.learn(survey(engine), engine.sizes, seeds.rng(0))
     groups = grouping(Traits.of(traits.tree()), engine.sizes, Limits(groups=4), seeds.rng(0))
     assert covered_classes(group_counts(engine.federation.label_counts(), groups)).min() == 1

@@ -10,6 +10,7 @@ from torch.nn import functional
 from fedrelay import Task
 from fedrelay.kernels.winograd import PAIRS, Filtering, Points, best_points
 from fedrelay.models import LeNet5, Own
+from fedrelay.tasks import Workspaces
 
 
 def worked(points: Points, taps: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
@@ -92,34 +93,35 @@ def test_plain_convolution_is_taken_where_it_is_cheaper(filters, batch, rows, co
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_desk_takes_batches_of_any_size_in_turn(bias):
+def test_a_workspace_takes_batches_of_any_size_in_turn(bias):
     # Nothing in it chooses between nearly equal pixels, so gradients are near those of autograd.
     network = nn.Sequential(
         nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 5, bias=bias), nn.Flatten(), nn.Linear(64 * 6 * 6, 10)
     )
     task, draw = Task(Own(network), (3, 12, 12), 10), torch.Generator().manual_seed(3)
-    desk = task.desk
-    desk.load(task.init(2), training=True)
+    workspace = Workspaces(task).main
+    workspace.load(task.init(2), training=True)
     for size in (64, 20, 1, 64):
         x = torch.randn(size, 12, 12, 3, generator=draw).permute(0, 3, 1, 2)
         y = torch.randint(0, 10, (size,), generator=draw)
-        expected = desk.differentiate(x, y, desk.loss).clone()
-        gradient = desk.gradient.clone()
-        desk.gradient.zero_()
-        torch.testing.assert_close(desk.differentiate(x, y), expected, rtol=1e-5, atol=1e-6)
-        for name, part in task.layout.pieces(desk.gradient).items():
+        expected = workspace.differentiate(x, y, workspace.loss).clone()
+        gradient = workspace.gradient.clone()
+        workspace.gradient.zero_()
+        torch.testing.assert_close(workspace.differentiate(x, y), expected, rtol=1e-5, atol=1e-6)
+        for name, part in task.layout.pieces(workspace.gradient).items():
             assert off(part, task.layout.pieces(gradient)[name]) < 1e-5, name
-        after = desk.weights - 0.1 * desk.gradient
-        desk.step(x, y, 0.1)
-        torch.testing.assert_close(desk.weights, after, rtol=1e-5, atol=1e-7)
+        after = workspace.weights - 0.1 * workspace.gradient
+        workspace.step(x, y, 0.1)
+        torch.testing.assert_close(workspace.weights, after, rtol=1e-5, atol=1e-7)
 
 
 def test_lenet_has_the_gradient_of_autograd():
     task, draw = Task(LeNet5(), (3, 32, 32), 10), torch.Generator().manual_seed(3)
     x, y = torch.randn(64, 32, 32, 3, generator=draw).permute(0, 3, 1, 2), torch.randint(0, 10, (64,), generator=draw)
-    task.desk.load(task.init(2), training=True)
-    loss = task.desk.differentiate(x, y)
-    gradient = task.desk.gradient.clone()
-    torch.testing.assert_close(loss, task.desk.differentiate(x, y, task.desk.loss), rtol=1e-5, atol=1e-6)
+    workspace = Workspaces(task).main
+    workspace.load(task.init(2), training=True)
+    loss = workspace.differentiate(x, y)
+    gradient = workspace.gradient.clone()
+    torch.testing.assert_close(loss, workspace.differentiate(x, y, workspace.loss), rtol=1e-5, atol=1e-6)
     # Rounding decides which of two nearly equal pixels is the largest of a window, in autograd as here.
-    assert off(gradient, task.desk.gradient) < 5e-3
+    assert off(gradient, workspace.gradient) < 5e-3

@@ -1,33 +1,43 @@
 """fedrelay: federated learning on unlike clients, by who trains after whom."""
 
-from fedrelay import algorithms, config, data, engines, merges, models, plans, report
+from fedrelay import algorithms, config, data, engines, merges, models, plans, report, tasks, types, visits
+from fedrelay.algorithms import Change, method
 from fedrelay.data import Federation
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.runs.loop import advance, deployed, start, train
+from fedrelay.runs.loop import adapted, advance, deployed, start, train
 from fedrelay.runs.record import Evaluate, Recorder
-from fedrelay.tasks.task import Task
-from fedrelay.visits.sgd import Sgd
+from fedrelay.tasks import Task, evaluate
+from fedrelay.visits import Adam, AdamW, Sgd
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adam",
+    "AdamW",
     "BadInput",
+    "Change",
     "Evaluate",
     "Federation",
     "Recorder",
     "RunFailed",
     "Sgd",
     "Task",
+    "adapted",
     "advance",
     "algorithms",
     "config",
     "data",
     "deployed",
     "engines",
+    "evaluate",
     "merges",
+    "method",
     "models",
     "plans",
     "report",
     "start",
+    "tasks",
     "train",
+    "types",
+    "visits",
 ]

@@ -1,20 +1,26 @@
-"""The whole vocabulary: the records that travel, and the protocols of what can be swapped.
+"""The whole vocabulary: the records that travel, and the parts that can be swapped.
 
 A run repeats: *plan* chains of clients, *relay* a baton along each chain, *merge* the batons that came back.
+
+A part inherits from its abstract class here, which declares every member that others look at: what has a default need
+not be written.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import torch
 
 if TYPE_CHECKING:
     from fedrelay.data.federation import ClientData
-    from fedrelay.tasks.task import Task
+    from fedrelay.plans.sampling import Sampler
+    from fedrelay.tasks import Predictor, Task, Workspaces
 
 Vector: TypeAlias = torch.Tensor
 """One contiguous float32 vector: first every trainable parameter of a model, then its float buffers."""
@@ -52,6 +58,12 @@ class Visit:
     round: int
     hop: int
     seed: int
+    workspaces: Workspaces
+    """Where models are trained and looked at; every visit of this process uses the same ones, one after another."""
+
+    def weights(self, vector: Vector) -> Vector:
+        """The trainable part of a model's vector."""
+        return vector[: self.task.layout.trainable]
 
 
 @dataclass(frozen=True)
@@ -101,54 +113,81 @@ class State:
     """How many of a baton's numbers are trained; those after them are buffers. None: all of them."""
     examples: int = 0
     """Of all clients together, whether they take part or not."""
+    groups: int = 0
+    """Among how many groups the chains of the last round were drawn."""
+    described: tuple[Any, ...] = ()
+    """What it took to describe the clients before the first round, as it will be counted in that round."""
 
 
-class Work(Protocol):
+Result: TypeAlias = tuple[Baton, Tree, Report]
+"""What a visit leaves behind: the baton, the client's new memory, and what it tells the server."""
+
+
+class Work(ABC):
     """One visit: train, describe or evaluate. A frozen, picklable dataclass, so that any engine can send it."""
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]: ...
+    @abstractmethod
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result: ...
 
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """The vectors, as long as the trainable part of the model, that it keeps in the clients' memories."""
+        return ()
 
-class Together(Work, Protocol):
-    """A Work that can also make several visits at once, one model a row; an engine may use that or not."""
+    @property
+    def reads_model(self) -> bool:
+        """Whether a client needs the model for it; if not, the model is not counted as sent."""
+        return True
+
+    @property
+    def guard(self) -> float | None:
+        """How many times longer than the received model a returned one may be; None: any length will do."""
+        return 1e4
+
+    def adapt(self, task: Task, /) -> Task:
+        """The task it needs: this one, one whose model has more, or a refusal. Adapting twice changes nothing."""
+        return task
 
     def stacks(self, task: Task, /) -> bool:
-        """Whether it can, with this model."""
-        ...
+        """Whether it can make several visits at once with this model (see `together`)."""
+        return False
 
-    def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> Sequence[tuple[Baton, Tree, Report]]:
-        """What the visits one by one would give, up to rounding."""
-        ...
-
-
-class Plan(Protocol):
-    """Who trains after whom, from which model."""
-
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        """What the plan must know before the first round (groups, traits); `probe` runs a Work on every client."""
-        ...
-
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
-        """The new memo and the chains of the coming round, `state.round + 1`."""
-        ...
-
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        """The memo after the round: what the plan takes from the chains that came back or were lost in it. One that is
-        late (where the barrier does not wait) is among them in the round in which it comes."""
-        ...
+    def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> Sequence[Result]:
+        """Several visits at once, one model a row: what they would give one by one, up to rounding."""
+        return [self(baton, visit) for baton, visit in zip(batons, visits, strict=True)]
 
 
-class Merge(Protocol):
-    """How the batons that came back become the next ones."""
-
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        """What the server shares with everybody, and what it keeps for itself, before the first round."""
-        ...
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State: ...
+Kind = Literal["weights", "shares", "counts", "information"]
+"""What the numbers of a trait are: weights of a network, shares of classes (they sum to 1), numbers of examples of each
+class, or how much every filter of a network matters (Fisher information, never negative)."""
 
 
-class Probe(Protocol):
+class Trait(Work):
+    """A Work that describes a client's data (ψ): its report carries one vector, `trait`."""
+
+    kind: ClassVar[Kind]
+    """What the numbers are; it decides which distances have a meaning."""
+
+    @property
+    def variance(self) -> float:
+        """The share of the variance that the principal components keep; 1 keeps the vectors as they are."""
+        return 1.0
+
+    @property
+    def standardise(self) -> bool:
+        """Whether every number is divided by its deviation over the clients before that."""
+        return False
+
+    def trained_like(self, local: Work, /) -> Self:
+        """The same trait; where it trains at the client and does not say how, as the run trains."""
+        return self
+
+    @abstractmethod
+    def check(self, task: Task, /) -> None:
+        """Refuse a task that this trait cannot describe."""
+
+
+class Survey(Protocol):
     """Runs a Work once on every client, from the initial model: one report (or drop) per client, as they come.
 
     What a client sends may be as large as a model: take one answer after another, and keep only what is needed.
@@ -162,52 +201,133 @@ class Probe(Protocol):
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]: ...
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A round as planned: the chains, what to remember of them, and what there is to say of it in the record."""
+
+    memo: Tree
+    chains: list[Chain]
+    groups: int
+    """Among how many groups the chains were drawn."""
+    sampling: Tree = field(default_factory=dict)
+    """What there is to say of the draw: numbers by name."""
+    undescribed: tuple[tuple[int, str], ...] = ()
+    """Clients that could not be described and why, said once, in the first round."""
+    coming: Mapping[str, Future[Any]] = field(default_factory=dict)
+    """What is computed for the next round while this one trains: `learn` takes it into the memo."""
+
+
+class Plan(ABC):
+    """Who trains after whom, from which model. A frozen dataclass."""
+
+    @abstractmethod
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        """What the plan must know before the first round (groups, traits): its memo, which only the plan reads."""
+
+    @abstractmethod
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
+        """The coming round, `state.round + 1`."""
+
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        """The memo after the round: what the plan takes from the chains that came back or were lost in it. One that is
+        late (where the barrier does not wait) is among them in the round in which it comes."""
+        return planned.memo
+
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Plan:
+        """The same plan for a run in which this share takes part, drawn so, and clients train like this."""
+        return self
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """Who draws; None if everybody is always there."""
+        return None
+
+    @property
+    def laps(self) -> int:
+        """How often a chain goes through its clients in a round."""
+        return 1
+
+    @property
+    def one_chain(self) -> bool:
+        """Whether there is never more than one chain in a round."""
+        return False
+
+
+class Merge(ABC):
+    """How the batons that came back become the next ones. A frozen dataclass."""
+
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
+        """What the server shares with everybody, and what it keeps for itself, before the first round."""
+        return {}, {}
+
+    @abstractmethod
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State: ...
+
+    @property
+    def least_chains(self) -> int:
+        """How many chains must come back for it to mean anything."""
+        return 1
+
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether it adds up what every client has done, so that no chain may be given up."""
+        return False
+
+
 Barrier: TypeAlias = Callable[[State, Sequence[Outcome]], tuple[Sequence[Outcome], Sequence[Outcome]]]
 """Which outcomes are merged now, and which wait for a later round."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A method is four choices: plan, update, merge, barrier.
+    """A method is four choices: plan, update, merge, barrier; `fedrelay.method` makes it of what it changes of FedAvg.
 
-    `slots` batons coexist at the start. `pooled` marks the reference that sees all data as one client. `relayed`: what
-    one client of a chain sends to the next goes through the server.
+    `pooled` marks the reference that sees all data as one client. `relayed`: what one client of a chain sends to the
+    next goes through the server. `predictor` says how the result predicts; None: as one model, the mean of the batons.
     """
 
     plan: Plan
     update: Work
     merge: Merge
     barrier: Barrier
-    slots: int = 1
     pooled: bool = False
     relayed: bool = False
+    predictor: Callable[[State], Predictor] | None = None
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Relays: folds a Work along every chain. It never sees an algorithm."""
 
-    @property
-    def task(self) -> Task: ...
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The number of examples of every client."""
-        ...
+    task: Task
+    sizes: Sequence[int]
+    """The number of examples of every client."""
+    seed: int
 
-    @property
-    def seed(self) -> int: ...
-
+    @abstractmethod
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         """One outcome per chain, in the order of the chains."""
-        ...
 
+    @abstractmethod
     def commit(self, round: int, /) -> None:
         """Keep the client memories of the chains run since the last commit: this round has ended well."""
-        ...
 
+    @abstractmethod
     def memories(self) -> tuple[int, Mapping[int, Tree]]:
         """The last committed round, and what clients keep between visits (only clients that kept something)."""
-        ...
 
+    @abstractmethod
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         """Put back what `memories` gave (on resume)."""
-        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any] | None:
+        """How it chose to run, as a configuration would say it; None if it had no choice."""
+        return None
+
+    @property
+    def explanation(self) -> str:
+        """Why it runs as it does, for people; empty if there is nothing to say."""
+        return ""
+
+    def close(self) -> None:
+        """Give back processes and memory; another round would take them anew."""

@@ -101,6 +101,9 @@ def blend(batons: Sequence[Baton]) -> Vector:
     return weighted_sum((b.params for b in moved), (b.weight / total if total else 1 / len(moved) for b in moved))
 
 
-def sha256(vector: Vector) -> str:
-    """The fingerprint of a vector's exact bits."""
-    return hashlib.sha256(vector.detach().contiguous().numpy().tobytes()).hexdigest()
+def sha256(*vectors: Vector) -> str:
+    """The fingerprint of the exact bits of a vector, or of several one after another."""
+    digest = hashlib.sha256()
+    for vector in vectors:
+        digest.update(vector.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()

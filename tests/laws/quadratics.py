@@ -10,7 +10,8 @@ from fedrelay.data import Natural, quadratic_of
 from fedrelay.data.federation import Source
 from fedrelay.engines import Inline
 from fedrelay.models import Quadratic
-from fedrelay.types import Algorithm
+from fedrelay.tasks import Workspaces
+from fedrelay.types import Algorithm, Visit
 
 MATRICES = [np.diag([1.0, 4.0]), np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([[2.0, -0.5], [-0.5, 1.0]])]
 CENTRES = [np.array([1.0, 0.0]), np.array([-1.0, 2.0]), np.array([3.0, -2.0])]
@@ -39,4 +40,10 @@ def two() -> Inline:
 
 def models_of(algorithm: Algorithm, engine: Inline, rounds: int) -> np.ndarray:
     """The model after every round."""
-    return torch.stack([deployed(state) for state in train(algorithm, engine, rounds=rounds)]).numpy()
+    return torch.stack([deployed(state).params for state in train(algorithm, engine, rounds=rounds)]).numpy()
+
+
+def visit_to(engine: Inline, client: int = 0) -> Visit:
+    """The first visit of a run to this client, who remembers nothing."""
+    task = engine.task
+    return Visit(engine.federation.client(client), task, {}, {}, 1, 0, 0, Workspaces(task))

@@ -7,20 +7,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from quadratics import FEDAVG_ENDS_AT, FULL_STEPS, OPTIMUM, OPTIMUM_BY_SIZE, engine_on, models_of, three, two
+from quadratics import (
+    FEDAVG_ENDS_AT,
+    FULL_STEPS,
+    OPTIMUM,
+    OPTIMUM_BY_SIZE,
+    engine_on,
+    models_of,
+    three,
+    two,
+    visit_to,
+)
 from torch import nn
 
-from fedrelay import BadInput, Federation, Sgd, Task, advance, start
+import fedrelay as fr
+from fedrelay import BadInput, Change, Federation, Sgd, Task, advance, start
 from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, fedseqinter, scaffold
-from fedrelay.algorithms.compose import compose
+from fedrelay.algorithms.feddyn import Dynamic
 from fedrelay.algorithms.scaffold import Control
 from fedrelay.data import Dirichlet, digits, quadratic
 from fedrelay.engines import Inline
 from fedrelay.merges import PlainMean
 from fedrelay.models import Mlp, Own
+from fedrelay.tasks import Workspaces
 from fedrelay.types import Baton, Visit
-from fedrelay.visits.pulls import Force, Proximal, Pulls, stacked
-from fedrelay.visits.sgd import plain_steps
+from fedrelay.visits import Force, Proximal, Sharpness
+from fedrelay.visits.optimisers import plain_steps
+from fedrelay.visits.terms import joined
 
 ALL = {"local": FULL_STEPS, "fraction": 1.0}
 TWO_STEPS = Sgd(steps=2, batch=0, lr=0.1)
@@ -28,7 +41,7 @@ TWO_STEPS = Sgd(steps=2, batch=0, lr=0.1)
 
 def equal_fedavg(**settings):
     """FedAvg in which every client counts the same, which is what SCAFFOLD and FedDyn solve for."""
-    return replace(fedavg(**settings), merge=PlainMean())
+    return fr.method(fedavg(), **settings, merge=PlainMean())
 
 
 # --- FedProx
@@ -36,7 +49,7 @@ def equal_fedavg(**settings):
 
 def test_fedprox_follows_its_closed_form():
     # μ = 0.5, weights by size; expected values from the formulas, computed in float64 outside this project
-    found = models_of(fedprox(**ALL, mu=0.5), three(), 2)
+    found = models_of(fr.method(fedprox(mu=0.5), **ALL), three(), 2)
     np.testing.assert_allclose(found, [(0.9390503125, -0.2080108333), (1.3115893882, -0.3014117654)], atol=2e-6)
 
 
@@ -44,9 +57,9 @@ def test_fedprox_without_a_pull_is_fedavg_to_the_bit():
     federation = Federation.split(digits(), Dirichlet(alpha=0.0), 20, 3)
     engine = Inline(federation, Task.of(Mlp(hidden=(16,)), federation), 3)
     local = Sgd(batch=8, lr=0.1, momentum=0.5)
-    plain = models_of(fedavg(local=local, fraction=0.3), engine, 3)
-    assert np.array_equal(plain, models_of(fedprox(local=local, fraction=0.3, mu=0.0), engine, 3))
-    assert not np.array_equal(plain, models_of(fedprox(local=local, fraction=0.3, mu=0.1), engine, 3))
+    plain = models_of(fr.method(fedavg(), local=local, fraction=0.3), engine, 3)
+    assert np.array_equal(plain, models_of(fr.method(fedprox(mu=0.0), local=local, fraction=0.3), engine, 3))
+    assert not np.array_equal(plain, models_of(fr.method(fedprox(mu=0.1), local=local, fraction=0.3), engine, 3))
 
 
 def test_in_a_chain_the_proximal_term_holds_to_the_previous_clients_model():
@@ -54,8 +67,8 @@ def test_in_a_chain_the_proximal_term_holds_to_the_previous_clients_model():
     # the same with and without μ. With two steps the second one of client 0 is 0.1 - 0.1 (-0.9 + 0.1) = 0.18, and
     # client 1, which received 0.18, makes 3 · 1.18 = 3.54 -> -0.174, then 3 · 0.826 - 0.174 - 0.18 = 2.124 -> -0.3864.
     engine = two()
-    visit = Visit(engine.federation.client(0), engine.task, {}, {}, 1, 0, 0)
-    local = replace(TWO_STEPS, pull=Proximal(1.0))
+    visit = visit_to(engine, 0)
+    local = replace(TWO_STEPS, terms=(Proximal(1.0),))
     first, _, _ = local(Baton(torch.zeros(1)), visit)
     assert first.params.item() == pytest.approx(0.18)
     second, _, _ = local(first, replace(visit, client=engine.federation.client(1), hop=1))
@@ -74,7 +87,7 @@ def test_two_rounds_of_scaffold_by_hand():
     # c_0 = -0.95 - 0.8 + (-0.16 + 0.2721) / 0.2 = -1.1895, the mean of -1.16 and -1.219.
     # Client 1 steps along 2.52 - 2.55 + 0.8 = 0.77 to -0.237, then along 2.289 - 1.75 = 0.539 to -0.2909;
     # c_1 = 2.55 - 0.8 + (-0.16 + 0.2909) / 0.2 = 2.4045. x = -0.2815, c = 0.6075.
-    engine, method = two(), scaffold(local=TWO_STEPS, fraction=1.0)
+    engine, method = two(), fr.method(scaffold(), local=TWO_STEPS, fraction=1.0)
     state = advance(method, engine, start(method, engine))
     assert state.batons[0].params.item() == pytest.approx(-0.16)
     assert state.shared["control"].item() == pytest.approx(0.8)
@@ -94,7 +107,7 @@ def test_two_rounds_of_scaffold_by_hand():
 )
 def test_scaffold_follows_its_closed_form_and_ends_at_the_optimum(option, expected):
     # expected values from the formulas, computed in float64 outside this project
-    found = models_of(scaffold(**ALL, option=option), three(), 80)
+    found = models_of(fr.method(scaffold(option=option), **ALL), three(), 80)
     np.testing.assert_allclose(found[:3], expected, atol=2e-6)
     np.testing.assert_allclose(found[-1], OPTIMUM, atol=1e-5)
 
@@ -106,11 +119,13 @@ def test_fedavg_ends_elsewhere():
 
 
 def test_the_first_round_of_scaffold_is_fedavgs_to_the_bit():
-    assert np.array_equal(models_of(scaffold(**ALL), three(), 1), models_of(equal_fedavg(**ALL), three(), 1))
+    assert np.array_equal(
+        models_of(fr.method(scaffold(), **ALL), three(), 1), models_of(equal_fedavg(**ALL), three(), 1)
+    )
 
 
 def test_a_server_step_of_two_goes_twice_as_far_in_the_first_round():
-    once, twice = (models_of(scaffold(**ALL, server_lr=step), three(), 1) for step in (1.0, 2.0))
+    once, twice = (models_of(fr.method(scaffold(server_lr=step), **ALL), three(), 1) for step in (1.0, 2.0))
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
 
 
@@ -121,8 +136,8 @@ def test_option_one_takes_the_gradient_of_all_examples_at_the_received_model_wit
     assert client.size > 1024  # more than one batch of the pass
     task = Task.of(Own(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10))), federation)
     received = torch.linspace(-0.1, 0.1, 650)
-    visit = Visit(client, task, {}, {"control": torch.zeros(650)}, 1, 0, 0)
-    _, memory, _ = Sgd(lr=0.1, pull=Control("I"))(Baton(received), visit)
+    visit = Visit(client, task, {}, {"control": torch.zeros(650)}, 1, 0, 0, Workspaces(task))
+    _, memory, _ = Sgd(lr=0.1, terms=(Control("I"),))(Baton(received), visit)
     x, y = (part.numpy().astype(np.float64) for part in client.take(torch.arange(client.size), None))
     x, weights, bias = x.reshape(len(x), 64), received[:640].numpy().reshape(10, 64), received[640:].numpy()
     p = np.exp(x @ weights.T + bias)
@@ -135,7 +150,9 @@ def test_option_one_takes_the_gradient_of_all_examples_at_the_received_model_wit
 def test_scaffold_is_right_with_momentum_too(momentum):
     """(x - y) / (K η) would be the mean gradient times up to 1 / (1 - momentum): libraries that divide so diverge."""
     local = Sgd(steps=5, batch=0, lr=0.05, momentum=momentum)
-    np.testing.assert_allclose(models_of(scaffold(local=local, fraction=1.0), three(), 60)[-1], OPTIMUM, atol=1e-3)
+    np.testing.assert_allclose(
+        models_of(fr.method(scaffold(), local=local, fraction=1.0), three(), 60)[-1], OPTIMUM, atol=1e-3
+    )
 
 
 def test_plain_steps_add_up_the_weights_of_the_gradients():
@@ -147,7 +164,7 @@ def test_plain_steps_add_up_the_weights_of_the_gradients():
 def test_the_first_control_variate_is_a_mean_of_gradients_with_momentum():
     # Client 0, momentum ½, η = 0.1, K = 2: gradients -1 at 0 and -0.9 at 0.1; velocity -1, then -1.4; y = 0.24.
     # The first gradient counts 1.5, the second 1: (-1.5 - 0.9) / 2.5 = -0.96 = -0.24 / (0.1 · 2.5).
-    engine, method = two(), scaffold(local=replace(TWO_STEPS, momentum=0.5), fraction=1.0)
+    engine, method = two(), fr.method(scaffold(), local=replace(TWO_STEPS, momentum=0.5), fraction=1.0)
     advance(method, engine, start(method, engine))
     assert engine.memories()[1][0]["control"].item() == pytest.approx(-0.96)
 
@@ -157,9 +174,9 @@ def test_the_first_control_variate_is_a_mean_of_gradients_with_momentum():
 def test_what_the_server_tracks_stays_the_mean_of_what_clients_keep(method, grouped):
     """Also when few take part, and along chains: c = mean c_i, h = mean g_i."""
     engine = engine_on(quadratic(clients=12, dimension=3, seed=5))
-    algorithm = method(local=FULL_STEPS, fraction=0.25)
+    algorithm = fr.method(method(), local=FULL_STEPS, fraction=0.25)
     if grouped:
-        algorithm = compose(fedseq(local=FULL_STEPS, fraction=0.5, max_clients=3), algorithm)
+        algorithm = fr.method(fedseq(max_clients=3), method(), local=FULL_STEPS, fraction=0.5)
     state = start(algorithm, engine)
     for _ in range(6):
         state = advance(algorithm, engine, state)
@@ -174,7 +191,7 @@ def test_what_the_server_tracks_stays_the_mean_of_what_clients_keep(method, grou
 def test_after_several_rounds_without_a_merge_the_server_has_counted_every_visit(method):
     """Groups hand models on for three rounds, so that clients are visited more than once between two merges."""
     engine = engine_on(quadratic(clients=12, dimension=3, seed=5))
-    algorithm = compose(fedseqinter(local=FULL_STEPS, fraction=0.5, max_clients=3, period=3), method(local=FULL_STEPS))
+    algorithm = fr.method(fedseqinter(max_clients=3, period=3), method(), local=FULL_STEPS, fraction=0.5)
     state = start(algorithm, engine)
     for round in range(1, 10):
         state = advance(algorithm, engine, state)
@@ -196,7 +213,7 @@ def test_two_rounds_of_feddyn_by_hand():
     # Round 2. Client 0: -1.3 + 0.18 = -1.12 -> -0.188, then -1.188 + 0.18 + 0.112 = -0.896 -> -0.0984;
     # g_0 = -0.18 - 0.2016 = -0.3816. Client 1: 2.1 - 0.48 = 1.62 -> -0.462, then 1.614 - 0.48 - 0.162 = 0.972
     # -> -0.5592; g_1 = 0.48 + 0.2592 = 0.7392. h = 0.15 - ½ (0.2016 - 0.2592) = 0.1788, θ = -0.3288 - 0.1788 = -0.5076.
-    engine, method = two(), feddyn(local=TWO_STEPS, fraction=1.0, alpha=1.0)
+    engine, method = two(), fr.method(feddyn(alpha=1.0), local=TWO_STEPS, fraction=1.0)
     state = advance(method, engine, start(method, engine))
     assert state.batons[0].params.item() == pytest.approx(-0.3)
     assert [engine.memories()[1][client]["gradient"].item() for client in (0, 1)] == pytest.approx([-0.18, 0.48])
@@ -208,7 +225,7 @@ def test_two_rounds_of_feddyn_by_hand():
 
 def test_feddyn_follows_its_closed_form_and_ends_at_the_optimum():
     # expected values from the formulas, computed in float64 outside this project
-    found = models_of(feddyn(**ALL, alpha=0.5), three(), 100)
+    found = models_of(fr.method(feddyn(alpha=0.5), **ALL), three(), 100)
     expected = [(1.3242033333, -0.0580445833), (1.6308059035, -0.1036660601), (1.4724470373, -0.1242034365)]
     np.testing.assert_allclose(found[:3], expected, atol=4e-6)
     np.testing.assert_allclose(found[-1], OPTIMUM, atol=2e-5)
@@ -218,14 +235,14 @@ def test_as_alpha_vanishes_the_clients_of_feddyn_train_as_fedavgs():
     """The server's step does not: it tends to the mean plus all mean changes, θ - h/α = mean(y) + Σ mean(y - θ)."""
     engine = three()
     plain = models_of(equal_fedavg(**ALL), engine, 1)[0]
-    found = models_of(feddyn(**ALL, alpha=1e-4), engine, 1)[0]
+    found = models_of(fr.method(feddyn(alpha=1e-4), **ALL), engine, 1)[0]
     np.testing.assert_allclose(found, 2 * plain, atol=2e-4)  # from θ = 0: mean(y) + mean(y - 0)
-    far = models_of(feddyn(**ALL, alpha=0.5), engine, 1)[0]
+    far = models_of(fr.method(feddyn(alpha=0.5), **ALL), engine, 1)[0]
     assert np.abs(far - 2 * plain).max() > 0.05
 
 
 def test_without_its_linear_term_feddyn_keeps_nothing_and_misses_the_optimum():
-    engine, method = three(), feddyn(**ALL, alpha=0.5, linear=False)
+    engine, method = three(), fr.method(feddyn(alpha=0.5, linear=False), **ALL)
     found = models_of(method, engine, 60)[-1]
     assert engine.memories()[1] == {}
     assert np.abs(found - OPTIMUM).max() > 0.01
@@ -234,12 +251,12 @@ def test_without_its_linear_term_feddyn_keeps_nothing_and_misses_the_optimum():
 # --- chains
 
 
-@pytest.mark.parametrize("method", [scaffold, lambda **kw: feddyn(**kw, alpha=2.0)])
+@pytest.mark.parametrize("change", [scaffold(), feddyn(alpha=2.0)], ids=["scaffold", "feddyn"])
 @pytest.mark.parametrize("max_clients", [2, 3])
-def test_along_chains_scaffold_and_feddyn_reach_the_optimum_too(method, max_clients):
-    both = compose(fedseq(**ALL, max_clients=max_clients), method(**ALL))
+def test_along_chains_scaffold_and_feddyn_reach_the_optimum_too(change, max_clients):
+    both = fr.method(fedseq(max_clients=max_clients), change, **ALL)
     np.testing.assert_allclose(models_of(both, three(), 80)[-1], OPTIMUM, atol=1e-3)
-    alone = models_of(fedseq(**ALL, max_clients=max_clients), three(), 25)[-1]
+    alone = models_of(fr.method(fedseq(max_clients=max_clients), **ALL), three(), 25)[-1]
     assert np.abs(alone - OPTIMUM).max() > 0.05
     assert np.abs(alone - OPTIMUM_BY_SIZE).max() > 0.05
 
@@ -252,20 +269,21 @@ def test_a_step_of_sam_by_hand():
     # leads to 0.15. In two dimensions the step uphill is ρ g / ‖g‖: for A = diag(1, 4), b = (1, 0), w = (0, 1) the
     # gradient is (-1, 4), ‖g‖ = √17; uphill is (-0.5/√17, 1 + 2/√17), with gradient (-1 - 0.5/√17, 4 + 8/√17).
     engine = two()
-    visit = Visit(engine.federation.client(0), engine.task, {}, {}, 1, 0, 0)
-    once = Sgd(steps=1, batch=0, lr=0.1, sam=0.5)
-    assert once(Baton(torch.zeros(1)), visit)[0].params.item() == pytest.approx(0.15)
-    engine = three()
-    visit = replace(visit, client=engine.federation.client(0), task=engine.task)
-    found, _, report = once(Baton(torch.tensor([0.0, 1.0])), visit)
+    once = Sgd(steps=1, batch=0, lr=0.1, terms=(Sharpness(0.5),))
+    assert once(Baton(torch.zeros(1)), visit_to(engine))[0].params.item() == pytest.approx(0.15)
+    found, _, report = once(Baton(torch.tensor([0.0, 1.0])), visit_to(three()))
     expected = [0.1 + 0.05 / 17**0.5, 1 - 0.4 - 0.8 / 17**0.5]
     assert found.params.tolist() == pytest.approx(expected, abs=1e-6)
     assert report.metrics["loss"] == pytest.approx(0.5 * (1 + 4))  # at the weights themselves, not uphill
 
 
 def test_fedsam_of_radius_zero_is_fedavg_to_the_bit():
-    assert np.array_equal(models_of(fedsam(**ALL, rho=0.0), three(), 3), models_of(fedavg(**ALL), three(), 3))
-    assert not np.array_equal(models_of(fedsam(**ALL, rho=0.1), three(), 3), models_of(fedavg(**ALL), three(), 3))
+    assert np.array_equal(
+        models_of(fr.method(fedsam(rho=0.0), **ALL), three(), 3), models_of(fr.method(fedavg(), **ALL), three(), 3)
+    )
+    assert not np.array_equal(
+        models_of(fr.method(fedsam(rho=0.1), **ALL), three(), 3), models_of(fr.method(fedavg(), **ALL), three(), 3)
+    )
 
 
 # --- forces
@@ -289,23 +307,42 @@ def test_a_stack_of_models_is_pulled_row_by_row():
     assert gradient.tolist() == [[1, 3], [5, 7]]
 
 
-def test_two_pulls_act_as_their_sum_and_keep_both_memories():
-    engine = three()
-    both = compose(scaffold(**ALL), feddyn_clients_only())
-    assert isinstance(both.update.pull, Pulls)
+def test_a_force_that_does_nothing_says_so():
+    assert not Force().acts
+    assert not Force(0.0, torch.ones(2)).acts
+    assert Force(0.1, torch.ones(2)).acts
+    assert Force(shift=torch.ones(2)).acts
+
+
+def test_two_terms_act_as_their_sum_and_keep_both_memories():
+    # SCAFFOLD and FedDyn's client half, from 0 with α = 1, η = 0.1, K = 2: in round 1 everything remembered is 0, so
+    # client 0 goes -1 -> 0.1, then -0.9 + 0.1 = -0.8 -> 0.18 as in FedDyn. What it keeps: c_0 = -0.18 / (2 · 0.1), the
+    # mean of all that pulled, and g_0 = -0.18. Client 1 goes 3 -> -0.3, then 2.1 - 0.3 = 1.8 -> -0.48; x = -0.15, and
+    # c = (-0.9 + 2.4) / 2 = 0.75. In round 2 client 0 follows -1.15 + (c - c_0) - g_0 = -1.15 + 1.65 + 0.18 = 0.68 to
+    # -0.218, then -1.218 + 1.83 - 0.068 = 0.544 to -0.2724.
+    engine = two()
+    both = fr.method(scaffold(), Change(terms=feddyn(alpha=1.0).terms), local=TWO_STEPS, fraction=1.0)
+    assert both.update.terms == (Control(), Dynamic(1.0))
     assert both.update.keeps == ("control", "gradient")
-    models_of(both, engine, 2)
-    assert set(engine.memories()[1][0]) == {"control", "gradient"}
+    state = advance(both, engine, start(both, engine))
+    memories = engine.memories()[1]
+    assert set(memories[0]) == {"control", "gradient"}
+    assert [memories[client]["control"].item() for client in (0, 1)] == pytest.approx([-0.9, 2.4])
+    assert [memories[client]["gradient"].item() for client in (0, 1)] == pytest.approx([-0.18, 0.48])
+    visit = replace(visit_to(engine, 0), memory=memories[0], shared=state.shared, round=2)
+    assert both.update(state.batons[0], visit)[0].params.item() == pytest.approx(-0.2724)
 
 
-def feddyn_clients_only():
-    return replace(feddyn(**ALL), merge=fedavg(**ALL).merge)
+def test_the_same_term_twice_counts_once():
+    assert joined(Proximal(0.1), Proximal(0.1)) == (Proximal(0.1),)
+    assert joined() == ()
+    assert joined(Proximal(0.1), Proximal(0.2)) == (Proximal(0.1), Proximal(0.2))
+    assert replace(TWO_STEPS, terms=(Proximal(0.1), Proximal(0.1))).terms == (Proximal(0.1),)
 
 
-def test_the_same_pull_twice_counts_once():
-    assert stacked(Proximal(0.1), None, Proximal(0.1)) == Proximal(0.1)
-    assert stacked(None) is None
-    assert stacked(Proximal(0.1), Proximal(0.2)) == Pulls((Proximal(0.1), Proximal(0.2)))
+def test_two_terms_that_would_keep_the_same_vector_are_refused():
+    with pytest.raises(BadInput, match="two terms would both keep gradient in the clients' memories"):
+        joined(Dynamic(0.1), Dynamic(0.2))
 
 
 @pytest.mark.parametrize(
@@ -316,9 +353,14 @@ def test_the_same_pull_twice_counts_once():
         (scaffold, {"option": "III"}, "option must be I or II, not 'III'"),
         (scaffold, {"server_lr": 0.0}, "server_lr must be above 0"),
         (fedsam, {"rho": -1.0}, "rho must be at least 0"),
-        (fedsam, {"rho": 0.1, "local": Sgd(sam=0.2)}, "the radius is said twice"),
     ],
 )
 def test_settings_out_of_range_are_refused(method, settings, message):
     with pytest.raises(BadInput, match=message):
         method(**settings)
+
+
+def test_a_radius_that_is_said_twice_is_refused():
+    message = r"two terms decide the radius of SAM, Sharpness\(rho=0.2\) and Sharpness\(rho=0.1\): only one"
+    with pytest.raises(BadInput, match=message):
+        fr.method(fedsam(rho=0.1), local=Sgd(terms=(Sharpness(0.2),)))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, advance, deployed, seeds, start, train
 from fedrelay.algorithms import (
     fedasyncseq,
@@ -28,7 +29,7 @@ from fedrelay.models import Mlp, Quadratic
 from fedrelay.plans import Exponential, Fixed, Linear, Logarithmic, Traits
 from fedrelay.runs import checkpoint
 from fedrelay.runs.latency import Given, Latency, Same, Tiers
-from fedrelay.types import Algorithm, State
+from fedrelay.types import Algorithm, State, Work
 from fedrelay.visits.traits import ClassHistogram
 
 LOCAL = Sgd(steps=4, batch=8, lr=0.1, momentum=0.5)
@@ -51,8 +52,13 @@ def states_of(algorithm: Algorithm, engine: Inline, rounds: int, latency: Latenc
     return list(train(algorithm, engine, rounds=rounds, latency=latency))
 
 
+def model(state: State) -> torch.Tensor:
+    """The one model that would be used now."""
+    return deployed(state).params
+
+
 def same_models(first: list[State], second: list[State]) -> bool:
-    return all(torch.equal(deployed(a), deployed(b)) for a, b in zip(first, second, strict=True))
+    return all(torch.equal(model(a), model(b)) for a, b in zip(first, second, strict=True))
 
 
 # --- several batons ---------------------------------------------------------------------------------------------------
@@ -60,20 +66,20 @@ def same_models(first: list[State], second: list[State]) -> bool:
 
 @pytest.mark.parametrize("fraction", [0.2, 0.6, 1.0])
 def test_fedseqinter_that_merges_every_round_is_fedseq_to_the_bit(fraction):
-    options = {"local": LOCAL, "fraction": fraction, "max_clients": 4}
-    alone = states_of(fedseq(**options), one_class_digits(), 5)
-    inter = states_of(fedseqinter(**options, period=1), one_class_digits(), 5)
+    options = {"local": LOCAL, "fraction": fraction}
+    alone = states_of(fr.method(fedseq(max_clients=4), **options), one_class_digits(), 5)
+    inter = states_of(fr.method(fedseqinter(max_clients=4, period=1), **options), one_class_digits(), 5)
     assert same_models(alone, inter)
     assert [state.log["messages"] for state in alone] == [state.log["messages"] for state in inter]
-    assert not torch.equal(deployed(alone[0]), deployed(alone[1]))
+    assert not torch.equal(model(alone[0]), model(alone[1]))
 
 
 def test_fedseqinter_that_merges_less_often_is_something_else():
-    options = {"local": LOCAL, "fraction": 0.6, "max_clients": 4}
-    alone = states_of(fedseq(**options), one_class_digits(), 2)
-    inter = states_of(fedseqinter(**options, period=2), one_class_digits(), 2)
-    assert torch.equal(deployed(alone[0]), deployed(inter[0]))  # the mean of the slots is what fedseq merges
-    assert not torch.equal(deployed(alone[1]), deployed(inter[1]))
+    options = {"local": LOCAL, "fraction": 0.6}
+    alone = states_of(fr.method(fedseq(max_clients=4), **options), one_class_digits(), 2)
+    inter = states_of(fr.method(fedseqinter(max_clients=4, period=2), **options), one_class_digits(), 2)
+    assert torch.equal(model(alone[0]), model(inter[0]))  # the mean of the slots is what fedseq merges
+    assert not torch.equal(model(alone[1]), model(inter[1]))
 
 
 def test_slots_relay_their_own_batons_and_are_merged_by_the_examples_they_gathered():
@@ -83,11 +89,11 @@ def test_slots_relay_their_own_batons_and_are_merged_by_the_examples_they_gather
     sizes = (1, 2, 3, 4, 5, 6)
     federation = Federation.split(quadratic_of(matrices, centres, sizes), Natural())
     engine = Inline(federation, Task.of(Quadratic(), federation))
-    algorithm = fedseqinter(local=STEPS, fraction=0.5, max_clients=1, period=3)
+    algorithm = fr.method(fedseqinter(max_clients=1, period=3), local=STEPS, fraction=0.5)
     state = start(algorithm, engine)
-    models, gathered, merged = {}, {}, deployed(state).double().numpy()
+    models, gathered, merged = {}, {}, model(state).double().numpy()
     for round in range(1, 8):
-        chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))[1]
+        chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round)).chains
         state = advance(algorithm, engine, state)
         assert [chain.slot for chain in chains] == [0, 1, 2]
         for chain in chains:
@@ -97,14 +103,14 @@ def test_slots_relay_their_own_batons_and_are_merged_by_the_examples_they_gather
             models[chain.slot] = power @ (before - centres[client]) + centres[client]
             gathered[chain.slot] = gathered.get(chain.slot, 0) + sizes[client]
         expected = sum(gathered[slot] * models[slot] for slot in models) / sum(gathered.values())
-        np.testing.assert_allclose(deployed(state).numpy(), expected, atol=1e-5)
+        np.testing.assert_allclose(model(state).numpy(), expected, atol=1e-5)
         assert len(state.batons) == (1 if round % 3 == 0 else 3)
         if round % 3 == 0:
             merged, models, gathered = expected, {}, {}
 
 
 def test_a_baton_goes_to_another_group_every_time():
-    algorithm, engine = fedseqinter(local=STEPS, fraction=0.75, max_clients=3, period=50), quadratics()
+    algorithm, engine = fr.method(fedseqinter(max_clients=3, period=50), local=STEPS, fraction=0.75), quadratics()
     before: dict[int, int] = {}
     for state in train(algorithm, engine, rounds=40):
         now = state.memo["at"]
@@ -114,59 +120,60 @@ def test_a_baton_goes_to_another_group_every_time():
 
 
 def test_one_baton_goes_to_another_group_too_unless_there_is_only_one():
-    many = states_of(fedseqinter(local=STEPS, fraction=0.1, max_clients=6, period=50), quadratics(), 10)
+    many = states_of(fr.method(fedseqinter(max_clients=6, period=50), local=STEPS, fraction=0.1), quadratics(), 10)
     visited = [state.memo["at"][0] for state in many]
     assert visited in ([0, 1] * 5, [1, 0] * 5)
-    one = states_of(fedseqinter(local=STEPS, fraction=1.0, max_clients=12, period=50), quadratics(), 3)
+    one = states_of(fr.method(fedseqinter(max_clients=12, period=50), local=STEPS, fraction=1.0), quadratics(), 3)
     assert [state.memo["at"] for state in one] == [{0: 0}] * 3
 
 
 def test_the_period_is_the_number_of_groups_unless_it_is_given():
-    found = states_of(fedseqinter(local=STEPS, fraction=0.5, max_clients=3), quadratics(), 9)  # 4 groups
+    found = states_of(fr.method(fedseqinter(max_clients=3), local=STEPS, fraction=0.5), quadratics(), 9)  # 4 groups
     assert [len(state.batons) for state in found] == [2, 2, 2, 1, 2, 2, 2, 1, 2]
 
 
 def test_the_same_number_of_messages_as_fedseq_every_round():
     """Journal, Table 3: C N_S down, C N_S up, C (K - N_S) between clients, for equal groups."""
-    for state in states_of(fedseqinter(local=STEPS, fraction=0.5, max_clients=3), quadratics(), 5):
+    for state in states_of(fr.method(fedseqinter(max_clients=3), local=STEPS, fraction=0.5), quadratics(), 5):
         assert state.log["messages"] == {"server_to_client": 2, "client_to_server": 2, "client_to_client": 4}
 
 
 @dataclass(frozen=True)
-class Fails:
+class Fails(Work):
     """Loses every client of a group's chain in one round."""
 
-    work: object
+    work: Work
     round: int
-    clients: frozenset
+    clients: frozenset[int]
 
-    def __call__(self, baton, visit):
+    def __call__(self, baton, visit, /):
         if visit.round == self.round and visit.client.id in self.clients:
             raise ZeroDivisionError("broken")
         return self.work(baton, visit)
 
 
 def test_a_slot_whose_chain_fails_keeps_its_baton_and_the_others_are_merged_without_it():
-    algorithm, engine = fedseqinter(local=STEPS, fraction=0.75, max_clients=3, period=4), quadratics()
+    algorithm, engine = fr.method(fedseqinter(max_clients=3, period=4), local=STEPS, fraction=0.75), quadratics()
     good = start(algorithm, engine)
-    chains = algorithm.plan(good, seeds.rng(engine.seed, "plan", 1))[1]
+    chains = algorithm.plan(good, seeds.rng(engine.seed, "plan", 1)).chains
     lost = replace(algorithm, update=Fails(STEPS, 1, frozenset(chains[2].clients)))
     first, second, *_, last = states_of(lost, engine, 4)
     assert [baton.weight for baton in first.batons] == [30, 30]  # the last slot has no baton of its own yet
     mean = (first.batons[0].params + first.batons[1].params) / 2
-    np.testing.assert_allclose(deployed(first), mean, atol=1e-6)
+    np.testing.assert_allclose(model(first), mean, atol=1e-6)
     assert [baton.weight for baton in second.batons] == [60, 60, 30]
     assert len(last.batons) == 1
 
 
 def test_a_chain_that_fails_in_a_merging_round_is_left_out_as_in_fedseq():
-    options = {"local": STEPS, "fraction": 0.75, "max_clients": 3}
+    options = {"local": STEPS, "fraction": 0.75}
     engine = quadratics()
-    planned = fedseq(**options)
-    lost = frozenset(planned.plan(start(planned, engine), seeds.rng(engine.seed, "plan", 1))[1][0].clients)
+    planned = fr.method(fedseq(max_clients=3), **options)
+    lost = frozenset(planned.plan(start(planned, engine), seeds.rng(engine.seed, "plan", 1)).chains[0].clients)
     broken = Fails(STEPS, 1, lost)
-    alone = states_of(replace(fedseq(**options), update=broken), engine, 3)
-    inter = states_of(replace(fedseqinter(**options, period=1), update=broken), engine, 3)
+    alone = states_of(replace(planned, update=broken), engine, 3)
+    every = fr.method(fedseqinter(max_clients=3, period=1), **options)
+    inter = states_of(replace(every, update=broken), engine, 3)
     assert same_models(alone, inter)
 
 
@@ -175,9 +182,9 @@ def test_a_chain_that_fails_in_a_merging_round_is_left_out_as_in_fedseq():
 
 @pytest.mark.parametrize("latency", [None, EQUAL])
 def test_fedasyncseq_is_fedseqinter_to_the_bit_when_all_chains_take_equally_long(latency):
-    options = {"local": Sgd(batch=8, lr=0.05), "fraction": 0.5, "max_clients": 3, "period": 3}
-    inter = states_of(fedseqinter(**options), quadratics(), 8, latency)
-    hasty = states_of(fedasyncseq(**options), quadratics(), 8, latency)
+    options, groups = {"local": Sgd(batch=8, lr=0.05), "fraction": 0.5}, {"max_clients": 3, "period": 3}
+    inter = states_of(fr.method(fedseqinter(**groups), **options), quadratics(), 8, latency)
+    hasty = states_of(fr.method(fedasyncseq(**groups), **options), quadratics(), 8, latency)
     assert same_models(inter, hasty)
     assert not any(state.waiting for state in hasty)
     assert [state.clock for state in inter] == [state.clock for state in hasty]
@@ -189,7 +196,7 @@ def test_fedasyncseq_does_not_wait_for_the_slow():
     engine = Inline(federation, Task.of(Quadratic(), federation))
     # 50 examples (5 steps of all 10) take 1, 1, 1 and 100 seconds; messages take next to no time
     latency = Latency(Given((50.0, 50.0, 50.0, 0.5)), Same(1e6))
-    algorithm = fedasyncseq(local=STEPS, fraction=0.5, max_clients=1, period=6)
+    algorithm = fr.method(fedasyncseq(max_clients=1, period=6), local=STEPS, fraction=0.5)
     states = states_of(algorithm, engine, 24, latency)
     for before, after in pairwise(states):
         busy = {outcome.chain.slot for outcome in before.waiting}
@@ -201,7 +208,7 @@ def test_fedasyncseq_does_not_wait_for_the_slow():
     assert all(outcome.chain.clients == (3,) for state in stuck for outcome in state.waiting)
     # every sixth round merges, and gives up what still runs
     assert all(len(state.batons) == 1 and not state.waiting for state in states[5::6])
-    whole = states_of(fedseqinter(local=STEPS, fraction=0.5, max_clients=1, period=6), engine, 24, latency)
+    whole = states_of(fr.method(fedseqinter(max_clients=1, period=6), local=STEPS, fraction=0.5), engine, 24, latency)
     assert states[-1].clock < whole[-1].clock
 
 
@@ -210,7 +217,7 @@ def test_a_running_chain_is_merged_when_it_finishes_with_the_baton_it_began_from
     federation = Federation.split(quadratic(clients=2, dimension=3, examples=10, seed=1), Natural())
     engine = Inline(federation, Task.of(Quadratic(), federation))
     latency = Latency(Given((50.0, 50.0 / 3.5)), Same(1e6))  # a visit takes 1 and 3.5 seconds
-    algorithm = fedasyncseq(local=STEPS, fraction=1.0, max_clients=1, period=100)
+    algorithm = fr.method(fedasyncseq(max_clients=1, period=100), local=STEPS, fraction=1.0)
     states = states_of(algorithm, engine, 4, latency)
     slow = next(slot for slot, group in states[0].memo["at"].items() if group == 1)
     model = states[0].waiting[0].baton.params
@@ -225,23 +232,23 @@ def test_synchronous_rounds_take_as_long_as_their_slowest_chain():
     federation = Federation.split(quadratic(clients=4, dimension=3, examples=10, seed=1), Natural())
     engine = Inline(federation, Task.of(Quadratic(), federation))
     latency = Latency(Given((50.0, 25.0, 10.0, 5.0)), Same(1e6))
-    everybody = states_of(fedavg(local=STEPS, fraction=1.0), engine, 2, latency)
+    everybody = states_of(fr.method(fedavg(), local=STEPS, fraction=1.0), engine, 2, latency)
     assert [state.log["simulated_seconds"] for state in everybody] == pytest.approx([10, 10], abs=1e-3)
-    chain = states_of(fedcyclic(local=STEPS, fraction=1.0), engine, 1, latency)
+    chain = states_of(fr.method(fedcyclic(), local=STEPS, fraction=1.0), engine, 1, latency)
     assert chain[0].log["simulated_seconds"] == pytest.approx(1 + 2 + 5 + 10, abs=1e-3)
 
 
 def test_the_clock_changes_no_model_of_a_synchronous_method():
-    plain = states_of(fedseq(local=LOCAL, max_clients=4), one_class_digits(), 3)
-    timed = states_of(fedseq(local=LOCAL, max_clients=4), one_class_digits(), 3, UNEQUAL)
+    plain = states_of(fr.method(fedseq(max_clients=4), local=LOCAL), one_class_digits(), 3)
+    timed = states_of(fr.method(fedseq(max_clients=4), local=LOCAL), one_class_digits(), 3, UNEQUAL)
     assert same_models(plain, timed)
     assert [state.log["simulated_seconds"] for state in plain] == [None] * 3
     assert all(state.log["simulated_seconds"] > 0 for state in timed)
 
 
 def test_a_run_with_a_clock_repeats_itself():
-    first = states_of(fedasyncseq(local=LOCAL, fraction=0.6, max_clients=4), one_class_digits(), 12, UNEQUAL)
-    again = states_of(fedasyncseq(local=LOCAL, fraction=0.6, max_clients=4), one_class_digits(), 12, UNEQUAL)
+    first = states_of(fr.method(fedasyncseq(max_clients=4), local=LOCAL, fraction=0.6), one_class_digits(), 12, UNEQUAL)
+    again = states_of(fr.method(fedasyncseq(max_clients=4), local=LOCAL, fraction=0.6), one_class_digits(), 12, UNEQUAL)
     assert same_models(first, again)
     assert [state.clock for state in first] == [state.clock for state in again]
     assert any(state.waiting for state in first)
@@ -253,22 +260,22 @@ def test_a_run_with_a_clock_repeats_itself():
 @pytest.mark.parametrize("growth", [Fixed(20), Linear(beta=20, alpha=1.0), Exponential(beta=500, alpha=0.1)])
 @pytest.mark.parametrize("method", [fedgsp, fedseq2par])
 def test_as_many_groups_as_clients_are_fedavg_to_the_bit(method, growth):
-    alone = states_of(fedavg(local=LOCAL, fraction=0.3), one_class_digits(), 3)
-    grown = states_of(method(local=LOCAL, fraction=0.3, growth=growth), one_class_digits(), 3)
+    alone = states_of(fr.method(fedavg(), local=LOCAL, fraction=0.3), one_class_digits(), 3)
+    grown = states_of(fr.method(method(growth=growth), local=LOCAL, fraction=0.3), one_class_digits(), 3)
     assert same_models(alone, grown)
 
 
 def test_one_group_of_all_is_fedcyclic_to_the_bit():
-    ring = states_of(fedcyclic(local=LOCAL, fraction=1.0), one_class_digits(), 3)
-    one = states_of(fedgsp(local=LOCAL, fraction=1.0, growth=Fixed(1)), one_class_digits(), 3)
+    ring = states_of(fr.method(fedcyclic(), local=LOCAL, fraction=1.0), one_class_digits(), 3)
+    one = states_of(fr.method(fedgsp(growth=Fixed(1)), local=LOCAL, fraction=1.0), one_class_digits(), 3)
     assert same_models(ring, one)
 
 
 def test_fedseq2par_that_does_not_grow_is_fedseq_with_that_many_groups():
     engine = one_class_digits()
-    grown = start(fedseq2par(local=LOCAL, growth=Fixed(5), traits=ClassHistogram()), engine)
+    grown = start(fr.method(fedseq2par(growth=Fixed(5), traits=ClassHistogram()), local=LOCAL), engine)
     assert [len(group) for group in grown.memo["groups"]] == [4] * 5
-    later = states_of(fedseq2par(local=LOCAL, growth=Fixed(5), traits=ClassHistogram()), engine, 3)
+    later = states_of(fr.method(fedseq2par(growth=Fixed(5), traits=ClassHistogram()), local=LOCAL), engine, 3)
     assert all(state.memo["groups"] == grown.memo["groups"] for state in later)
 
 
@@ -280,7 +287,7 @@ def groups_by_round(algorithm: Algorithm, engine: Inline, rounds: int) -> list[t
 
 def test_groups_grow_as_the_function_says_and_stop_at_the_clients():
     growth = Logarithmic(beta=4, alpha=2.0)
-    found = groups_by_round(fedseq2par(local=STEPS, growth=growth), quadratics(), 8)
+    found = groups_by_round(fr.method(fedseq2par(growth=growth), local=STEPS), quadratics(), 8)
     # 4⌊2 ln r + 1⌋ is 4, 8, 12, 12, 16, …: with 12 clients it stops at 12
     assert [len(groups) for groups in found] == [4, 8, 12, 12, 12, 12, 12, 12]
     for groups in found:
@@ -290,8 +297,8 @@ def test_groups_grow_as_the_function_says_and_stop_at_the_clients():
 
 def test_fedgsp_regroups_every_round_and_fedseq2par_only_when_the_number_grows():
     growth = Linear(beta=3, alpha=0.5)  # 3, 3, 6, 6, 9, 9
-    every = groups_by_round(fedgsp(local=STEPS, growth=growth, traits=None), quadratics(), 6)
-    grown = groups_by_round(fedseq2par(local=STEPS, growth=growth), quadratics(), 6)
+    every = groups_by_round(fr.method(fedgsp(growth=growth, traits=None), local=STEPS), quadratics(), 6)
+    grown = groups_by_round(fr.method(fedseq2par(growth=growth), local=STEPS), quadratics(), 6)
     assert [a == b for a, b in pairwise(every)] == [False] * 5
     assert [a == b for a, b in pairwise(grown)] == [True, False, True, False, True]
 
@@ -299,13 +306,13 @@ def test_fedgsp_regroups_every_round_and_fedseq2par_only_when_the_number_grows()
 def test_icg_gives_every_group_of_one_class_clients_every_class():
     engine = one_class_digits(clients=40)
     counts = engine.federation.label_counts()
-    for groups in groups_by_round(fedgsp(local=LOCAL, growth=Fixed(4)), engine, 3):
+    for groups in groups_by_round(fr.method(fedgsp(growth=Fixed(4)), local=LOCAL), engine, 3):
         covered = [(counts[list(group)].sum(axis=0) > 0).sum() for group in groups]
         assert min(covered) >= 9
 
 
 def test_groups_made_beside_the_round_are_those_made_at_once():
-    algorithm, engine = fedgsp(local=LOCAL, growth=Linear(beta=2, alpha=0.5)), one_class_digits()
+    algorithm, engine = fr.method(fedgsp(growth=Linear(beta=2, alpha=0.5)), local=LOCAL), one_class_digits()
     found = groups_by_round(algorithm, engine, 5)
     memo = start(algorithm, engine).memo
     traits = Traits.of(memo["traits"])
@@ -318,33 +325,33 @@ def test_naive_groups_stay_and_train_in_one_order_unless_shuffled():
         engine, found = one_class_digits(), []
         state = start(algorithm, engine)
         for round in range(1, 4):
-            chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))[1]
+            chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round)).chains
             found.append({frozenset(chain.clients): chain.clients for chain in chains})
             state = advance(algorithm, engine, state)
         return found
 
     for method in (naivegsp, naivegsp_icg):
-        first, *others = orders(method(local=LOCAL, groups=4, fraction=1.0))
+        first, *others = orders(fr.method(method(groups=4), local=LOCAL, fraction=1.0))
         assert all(other == first for other in others)
         assert any(clients != tuple(sorted(clients)) for clients in first.values())
-        first, *others = orders(method(local=LOCAL, groups=4, fraction=1.0, shuffle=True))
+        first, *others = orders(fr.method(method(groups=4, shuffle=True), local=LOCAL, fraction=1.0))
         assert all(other.keys() == first.keys() and other != first for other in others)
 
 
 @pytest.mark.parametrize("method", [naivegsp, naivegsp_icg])
 def test_more_naive_groups_than_clients_are_refused_while_a_growth_stops_at_them(method):
     with pytest.raises(BadInput, match="groups = 21 but there are 20 clients: at most that works"):
-        start(method(local=LOCAL, groups=21), one_class_digits())
-    grown = start(fedgsp(local=LOCAL, growth=Fixed(21)), one_class_digits())
+        start(fr.method(method(groups=21), local=LOCAL), one_class_digits())
+    grown = start(fr.method(fedgsp(growth=Fixed(21)), local=LOCAL), one_class_digits())
     assert len(grown.memo["groups"]) == 20
 
 
 def test_what_the_group_managers_relay_is_two_messages_and_is_told_apart():
     """FedGSP Eq. 17: every one of the κK clients of a round gets the model from the server and sends it back."""
-    options = {"local": STEPS, "fraction": 0.5, "growth": Fixed(4), "traits": None}
-    (relayed,) = states_of(fedgsp(**options), quadratics(), 1)
-    (direct,) = states_of(fedgsp(**options, relayed=False), quadratics(), 1)
-    assert torch.equal(deployed(relayed), deployed(direct))
+    options, groups = {"local": STEPS, "fraction": 0.5}, {"growth": Fixed(4), "traits": None}
+    (relayed,) = states_of(fr.method(fedgsp(**groups), **options), quadratics(), 1)
+    (direct,) = states_of(fr.method(fedgsp(**groups, relayed=False), **options), quadratics(), 1)
+    assert torch.equal(model(relayed), model(direct))
     assert relayed.log["messages"] == {"server_to_client": 6, "client_to_server": 6, "client_to_client": 0}
     assert relayed.log["relayed"] == {"messages": 8, "bytes": 8 * 3 * 4}
     assert sum(relayed.log["bytes"].values()) == 2 * 0.5 * 12 * (3 * 4)
@@ -355,12 +362,12 @@ def test_what_the_group_managers_relay_is_two_messages_and_is_told_apart():
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 ALL = {
-    "fedseqinter": (fedseqinter(local=LOCAL, fraction=0.6, max_clients=4, period=4), None),
-    "fedasyncseq": (fedasyncseq(local=LOCAL, fraction=0.6, max_clients=4, period=5), UNEQUAL),
-    "fedseq2par": (fedseq2par(local=LOCAL, growth=Linear(beta=2, alpha=0.5), traits=ClassHistogram()), None),
-    "fedgsp": (fedgsp(local=LOCAL, growth=Logarithmic(beta=2, alpha=1.0)), UNEQUAL),
-    "naivegsp": (naivegsp(local=LOCAL, groups=4), None),
-    "naivegsp_icg": (naivegsp_icg(local=LOCAL, groups=4), None),
+    "fedseqinter": (fr.method(fedseqinter(max_clients=4, period=4), local=LOCAL, fraction=0.6), None),
+    "fedasyncseq": (fr.method(fedasyncseq(max_clients=4, period=5), local=LOCAL, fraction=0.6), UNEQUAL),
+    "fedseq2par": (fr.method(fedseq2par(growth=Linear(beta=2, alpha=0.5), traits=ClassHistogram()), local=LOCAL), None),
+    "fedgsp": (fr.method(fedgsp(growth=Logarithmic(beta=2, alpha=1.0)), local=LOCAL), UNEQUAL),
+    "naivegsp": (fr.method(naivegsp(groups=4), local=LOCAL), None),
+    "naivegsp_icg": (fr.method(naivegsp_icg(groups=4), local=LOCAL), None),
 }
 
 
@@ -376,7 +383,7 @@ def test_a_run_that_is_saved_and_taken_up_again_at_any_round_ends_at_the_same_bi
         engine = one_class_digits()
         engine.remember(loaded.round, memories)
         state = advance(algorithm, engine, loaded, latency)
-        assert torch.equal(deployed(state), deployed(whole[round]))
+        assert torch.equal(model(state), model(whole[round]))
         assert state.clock == whole[round].clock
         assert len(state.waiting) == len(whole[round].waiting)
 
@@ -389,8 +396,8 @@ def test_every_method_can_be_pickled(name):
 
 def test_impossible_periods_and_growths_are_refused():
     with pytest.raises(BadInput, match="period must be at least 1"):
-        fedseqinter(period=0)
+        fr.method(fedseqinter(period=0))
     with pytest.raises(BadInput, match="groups must be at least 1"):
-        naivegsp(groups=0)
+        fr.method(naivegsp(groups=0))
     with pytest.raises(BadInput, match="fraction must be above 0 and at most 1"):
-        fedgsp(fraction=0.0)
+        fr.method(fedgsp(), fraction=0.0)

@@ -10,6 +10,7 @@ from gate import Gate
 from workloads import LR, WORKLOADS, Workload
 
 import fedrelay
+import fedrelay as fr
 from fedrelay import Federation, Sgd, Task, train
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Examples, Source
@@ -32,9 +33,9 @@ def main() -> None:
     engine = ENGINES[engine_name](federation, Task.of(MODELS[work.model], federation))
     if work.chain > 1:
         groups = work.clients // work.chain
-        algorithm = fedseq(local=local, groups=groups, fraction=work.per_round / groups)
+        algorithm = fr.method(fedseq(groups=groups), local=local, fraction=work.per_round / groups)
     else:
-        algorithm = fedavg(local=local, fraction=work.per_round / work.clients)
+        algorithm = fr.method(fedavg(), local=local, fraction=work.per_round / work.clients)
     gate = Gate(leave=getattr(engine, "close", bool), version=fedrelay.__version__)
     for state in train(algorithm, engine, rounds=10**9):
         assert state.log["chains"] == work.per_round, state.log

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from fedrelay.merges import Mean
-from fedrelay.merges.barriers import everyone
+from fedrelay.algorithms.change import Change
 from fedrelay.plans import Ring
-from fedrelay.types import Algorithm
-from fedrelay.visits.sgd import Sgd
 
 
-def centralized(*, local: Sgd = Sgd()) -> Algorithm:
-    """Ordinary training on the pooled data; a round is one visit to all of it. The upper reference, not federated."""
-    return Algorithm(plan=Ring(1.0), update=local, merge=Mean(), barrier=everyone, pooled=True)
+def centralized() -> Change:
+    """Ordinary training on the pooled data; a round is one visit to all of it. The upper reference, not federated.
+
+    When you need the bound that no federated method passes: its accuracy is the target of the others.
+
+    Reference: [McMahan et al. 2017](https://arxiv.org/abs/1602.05629), Section 3 (SGD on the whole training set)
+    """
+    return Change(plan=Ring(), pooled=True, fraction=1.0)

@@ -1,20 +1,15 @@
-"""FedAvg: chains of one (McMahan et al. 2017)."""
+"""FedAvg: chains of one."""
 
 from __future__ import annotations
 
-from fedrelay.merges import Mean, WithAbsent
-from fedrelay.merges.barriers import everyone
-from fedrelay.plans import Singles
-from fedrelay.plans.sampling import Original, Sampler, Uniform
-from fedrelay.types import Algorithm, Merge
-from fedrelay.visits.sgd import Sgd
+from fedrelay.algorithms.change import Change
 
 
-def fedavg(*, local: Sgd = Sgd(), fraction: float = 0.2, sampler: Sampler = Uniform()) -> Algorithm:
-    """A fraction of the clients train alone; their models are averaged by examples."""
-    return Algorithm(plan=Singles(fraction, sampler), update=local, merge=merge_for(sampler), barrier=everyone)
+def fedavg() -> Change:
+    """A fraction of the clients train alone; their models are averaged by examples.
 
+    When clients are alike, and first of all: nothing is cheaper, and everything is compared with it.
 
-def merge_for(sampler: Sampler) -> Merge:
-    """The mean of the models, with the old one for those who were not drawn if the sampler wants it so."""
-    return WithAbsent() if isinstance(sampler, Original) else Mean()
+    Reference: [McMahan et al. 2017](https://arxiv.org/abs/1602.05629)
+    """
+    return Change()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from fedrelay.merges import Mean
-from fedrelay.merges.barriers import everyone
+from fedrelay.algorithms.change import Change
 from fedrelay.plans import Ring
-from fedrelay.plans.sampling import Sampler, Uniform
-from fedrelay.types import Algorithm
-from fedrelay.visits.sgd import Sgd
 
 
-def fedcyclic(*, local: Sgd = Sgd(), fraction: float = 0.2, laps: int = 1, sampler: Sampler = Uniform()) -> Algorithm:
-    """A fraction of the clients relay the model in one chain; the last model is the next one."""
-    return Algorithm(plan=Ring(fraction, laps, sampler), update=local, merge=Mean(), barrier=everyone)
+def fedcyclic(*, laps: int = 1) -> Change:
+    """A fraction of the clients relay the model in one chain; the last model is the next one.
+
+    When clients can reach one another and rounds may take long: the quickest start, no parallel work.
+
+    Args:
+        laps: how often the chain goes through its clients in a round.
+
+    Reference: [Silvi et al. 2024](https://doi.org/10.1109/ACCESS.2024.3387453), Section IV
+    """
+    return Change(plan=Ring(laps=laps))

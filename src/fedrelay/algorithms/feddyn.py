@@ -1,4 +1,4 @@
-"""FedDyn: a regulariser that moves until local and global optima agree (Acar et al. 2021; FedSeq 2022, App. F)."""
+"""FedDyn: a regulariser that moves until local and global optima agree (FedSeq 2022, App. F)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedrelay.algorithms.fedavg import fedavg
+from fedrelay.algorithms.change import Change
 from fedrelay.errors import within
 from fedrelay.merges.mean import change, mean_model, moved, plain_weight
-from fedrelay.types import Algorithm, Outcome, State, Tree, Vector, Visit
-from fedrelay.visits.pulls import Force, recall, stacked
-from fedrelay.visits.sgd import Sgd
+from fedrelay.types import Merge, Outcome, State, Tree, Vector, Visit
+from fedrelay.visits.terms import Effect, Force, Term, recall
 
 
-def feddyn(*, local: Sgd = Sgd(), fraction: float = 0.2, alpha: float = 0.1, linear: bool = True) -> Algorithm:
+def feddyn(*, alpha: float = 0.1, linear: bool = True) -> Change:
     """Clients stay near the model received and remember their gradient, so that all agree at the optimum of everybody.
 
     When clients are unlike and come back often: each keeps a vector as large as the model, and nothing more travels.
+
+    Papers: alpha 0.1; with fedseqinter 1 (FedSeq 2022); 0.001 to 0.015 (its authors, later)
+
+    Args:
+        alpha: how strongly clients are held to the model received, and how much of their gradient is remembered.
+        linear: whether the remembered gradient acts; false is what the code published with FedSeq does.
+
+    Reference: [Acar et al. 2021](https://arxiv.org/abs/2111.04263)
     """
-    plain = fedavg(local=replace(local, pull=stacked(local.pull, Dynamic(alpha, linear))), fraction=fraction)
-    return replace(plain, merge=DynamicMerge(alpha))
+    return Change(terms=(Dynamic(alpha, linear),), merge=DynamicMerge(alpha))
 
 
 @dataclass(frozen=True)
-class Dynamic:
+class Dynamic(Term):
     """The client half: minimise L(θ) - ⟨g, θ⟩ + α/2 ‖θ - received‖², then g ← g - α (θ - received), once per visit
     (FedSeq 2022, Eq. 8).
 
@@ -43,20 +49,22 @@ class Dynamic:
     def keeps(self) -> tuple[str, ...]:
         return ("gradient",) if self.linear else ()
 
-    def begin(self, received: Vector, visit: Visit) -> Force:
+    def begin(self, received: Vector, visit: Visit, /) -> Effect:
+        received = visit.weights(received)
         if not self.linear:
-            return Force(self.alpha, received)
-        return Force(self.alpha, received, -recall(visit.memory, "gradient", received))
+            return Effect(Force(self.alpha, received))
+        return Effect(Force(self.alpha, received, -recall(visit.memory, "gradient", received)))
 
-    def end(self, received: Vector, trained: Vector, visit: Visit, *, steps: float, lr: float) -> tuple[Tree, Tree]:
+    def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         if not self.linear:
             return visit.memory, {}
+        received, trained = visit.weights(received), visit.weights(trained)
         new = recall(visit.memory, "gradient", received) - self.alpha * (trained - received)
         return {**visit.memory, "gradient": new}, {}
 
 
 @dataclass(frozen=True)
-class DynamicMerge:
+class DynamicMerge(Merge):
     """The server half: h ← h - α/m Σ (θ_k - θ), θ ← mean(θ_k) - h/α, over chains as over clients, where m counts all
     clients (FedSeq 2022, Eqs. 7 and 9-10). What the clients of a chain did adds up to what the chain did, so h stays
     the mean of all g.
@@ -74,10 +82,10 @@ class DynamicMerge:
     def needs_everyone(self) -> bool:
         return True
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, {"h": torch.zeros_like(params), "clients": clients}
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         h = state.server["h"].clone()
         for outcome in outcomes:
             h.sub_(change(outcome), alpha=self.alpha / state.server["clients"])

@@ -2,66 +2,77 @@
 
 from __future__ import annotations
 
-from fedrelay.merges import Mean, PlainMean
-from fedrelay.merges.barriers import everyone
-from fedrelay.plans import Fixed, Grouper, Grouping, Growth, Icg, Logarithmic, Moment, Regrouped, Trait, criteria
-from fedrelay.types import Algorithm
-from fedrelay.visits.sgd import Sgd
+from fedrelay.algorithms.change import Change
+from fedrelay.merges import PlainMean
+from fedrelay.plans import Fixed, Grouper, Grouping, Growth, Icg, Logarithmic, Moment, Regrouped, criteria
+from fedrelay.types import Trait
 from fedrelay.visits.traits import ClassHistogram
+
+FRACTION = 0.3
 
 
 def fedgsp(
     *,
-    local: Sgd = Sgd(),
-    fraction: float = 0.3,
     growth: Growth = Logarithmic(beta=10, alpha=2.0),
     regroup: Moment = "every_round",
     traits: Trait | None = ClassHistogram(),
     grouper: Grouper | None = None,
     equal: bool = False,
     relayed: bool = True,
-) -> Algorithm:
+) -> Change:
     """Groups with like class mixes, made anew every round and more and more of them, train in sequence (Alg. 1).
 
-    Clients tell the server how many examples of each class they have. What one client sends to the next is `relayed` by
-    the server's group managers. Models are averaged by examples, or all alike if `equal`.
+    When you would take fedseq2par, and clients may tell how many examples of each class they have.
+
+    Papers: fraction 0.3, logarithmic growth, alpha 2, beta 10 (FedGSP 2022, FEMNIST)
+
+    Args:
+        growth: the number of groups in a round.
+        regroup: when groups are made anew.
+        traits: what clients tell of their data: how many examples of each class they have.
+        grouper: how groups are made of traits; by default by inter-cluster grouping (icg).
+        equal: whether all groups count alike in the mean, and not by examples.
+        relayed: whether what one client sends to the next goes through the server's group managers.
+
+    Reference: [Zeng et al. 2022](https://arxiv.org/abs/2201.12976), Alg. 1
     """
     # Paper: line 14 divides the sum over the sampled groups by the number of all groups, which is a mean only if all
     # are sampled; a plain mean is `equal`. By examples is the default, because groups of one are FedAvg then.
     grouper = Icg() if grouper is None and traits is not None else grouper
-    plan = Regrouped(growth, criteria(traits, None, grouper, local), fraction, when=regroup)
-    merge = PlainMean() if equal else Mean()
-    return Algorithm(plan=plan, update=local, merge=merge, barrier=everyone, relayed=relayed)
+    plan = Regrouped(growth, criteria(traits, None, grouper), when=regroup)
+    return Change(plan=plan, merge=PlainMean() if equal else None, relayed=relayed, fraction=FRACTION)
 
 
-def naivegsp(
-    *,
-    local: Sgd = Sgd(),
-    fraction: float = 0.3,
-    groups: int = 10,
-    shuffle: bool = False,
-    relayed: bool = True,
-) -> Algorithm:
+def naivegsp(*, groups: int = 10, shuffle: bool = False, relayed: bool = True) -> Change:
     """Random groups, made once, whose clients always train in the same order: FedGSP without growth and clusters.
 
-    `shuffle` draws a new order every round.
+    When you want to see what growth and like groups add to FedGSP.
+
+    Args:
+        groups: how many.
+        shuffle: whether a new order is drawn every round.
+        relayed: whether what one client sends to the next goes through the server.
+
+    Reference: [Zeng et al. 2022](https://arxiv.org/abs/2201.12976), Section 5
     """
-    plan = Regrouped(Fixed(groups), Grouping(), fraction, shuffle=shuffle, exact=True)
-    return Algorithm(plan=plan, update=local, merge=Mean(), barrier=everyone, relayed=relayed)
+    plan = Regrouped(Fixed(groups), Grouping(), shuffle=shuffle, exact=True)
+    return Change(plan=plan, relayed=relayed, fraction=FRACTION)
 
 
 def naivegsp_icg(
-    *,
-    local: Sgd = Sgd(),
-    fraction: float = 0.3,
-    groups: int = 10,
-    shuffle: bool = False,
-    traits: Trait = ClassHistogram(),
-    relayed: bool = True,
-) -> Algorithm:
+    *, groups: int = 10, shuffle: bool = False, traits: Trait = ClassHistogram(), relayed: bool = True
+) -> Change:
     """Groups with like class mixes, made once, whose clients always train in the same order: FedGSP without growth.
 
-    `shuffle` draws a new order every round.
+    When you want to see what growth adds to FedGSP.
+
+    Args:
+        groups: how many.
+        shuffle: whether a new order is drawn every round.
+        traits: what clients tell of their data.
+        relayed: whether what one client sends to the next goes through the server.
+
+    Reference: [Zeng et al. 2022](https://arxiv.org/abs/2201.12976), Section 5
     """
-    plan = Regrouped(Fixed(groups), criteria(traits, None, Icg(), local), fraction, shuffle=shuffle, exact=True)
-    return Algorithm(plan=plan, update=local, merge=Mean(), barrier=everyone, relayed=relayed)
+    plan = Regrouped(Fixed(groups), criteria(traits, None, Icg()), shuffle=shuffle, exact=True)
+    return Change(plan=plan, relayed=relayed, fraction=FRACTION)

@@ -1,25 +1,27 @@
-"""FedMMD: features must not move away from the received model's (Yao et al. 2018)."""
+"""FedMMD: features must not move away from the received model's."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from fedrelay.algorithms.fedavg import fedavg
-from fedrelay.types import Algorithm
-from fedrelay.visits.objectives import Discrepancy
-from fedrelay.visits.sgd import Sgd, minimising
+from fedrelay.algorithms.change import Change
+from fedrelay.visits.loss_terms import Discrepancy
 
 
 def fedmmd(
-    *,
-    local: Sgd = Sgd(),
-    fraction: float = 0.2,
-    weight: float = 0.1,
-    between: Literal["features", "logits"] = "features",
-    widths: tuple[float, ...] = (1.0,),
-) -> Algorithm:
+    *, weight: float = 0.1, between: Literal["features", "logits"] = "features", widths: tuple[float, ...] = (1.0,)
+) -> Change:
     """Clients keep their features distributed like the received model's (maximum mean discrepancy).
 
     When weights may move but what they compute should not; every step also runs the received model.
+
+    Papers: weight 0.1 (Yao et al. 2018)
+
+    Args:
+        weight: how much the discrepancy counts beside the loss; 0 is FedAvg.
+        between: what is compared.
+        widths: of the Gaussians that the kernel is a sum of.
+
+    Reference: [Yao et al. 2018](https://doi.org/10.1109/VCIP.2018.8698609)
     """
-    return fedavg(local=minimising(local, Discrepancy(weight, between, widths)), fraction=fraction)
+    return Change(terms=(Discrepancy(weight, between, widths),))

@@ -1,18 +1,21 @@
-"""FedProx: a pull towards the model received (Li et al. 2020; FedSeq 2022, Eqs. 4-5)."""
+"""FedProx: a spring to the model received (FedSeq 2022, Eqs. 4-5)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from fedrelay.algorithms.fedavg import fedavg
-from fedrelay.types import Algorithm
-from fedrelay.visits.pulls import Proximal, stacked
-from fedrelay.visits.sgd import Sgd
+from fedrelay.algorithms.change import Change
+from fedrelay.visits.terms import Proximal
 
 
-def fedprox(*, local: Sgd = Sgd(), fraction: float = 0.2, mu: float = 0.01) -> Algorithm:
+def fedprox(*, mu: float = 0.01) -> Change:
     """A spring holds clients to the model they received, so that nobody drifts far.
 
     When local training is long or clients do unequal amounts of it; it keeps nothing and costs nothing.
+
+    Papers: mu 0.01; with fedseqinter 1 (FedSeq 2022)
+
+    Args:
+        mu: how strong the spring is; 0 is FedAvg.
+
+    Reference: [Li et al. 2020](https://arxiv.org/abs/1812.06127)
     """
-    return fedavg(local=replace(local, pull=stacked(local.pull, Proximal(mu))), fraction=fraction)
+    return Change(terms=(Proximal(mu),))

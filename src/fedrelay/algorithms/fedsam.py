@@ -1,21 +1,21 @@
-"""FedSAM: clients look for flat minima (Qu et al. 2022; Caldarola et al. 2022)."""
+"""FedSAM: clients look for flat minima."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from fedrelay.algorithms.fedavg import fedavg
-from fedrelay.errors import BadInput, within
-from fedrelay.types import Algorithm
-from fedrelay.visits.sgd import Sgd
+from fedrelay.algorithms.change import Change
+from fedrelay.visits.terms import Sharpness
 
 
-def fedsam(*, local: Sgd = Sgd(), fraction: float = 0.2, rho: float = 0.05) -> Algorithm:
+def fedsam(*, rho: float = 0.05) -> Change:
     """Every step follows the gradient found a little uphill, so that models end in flat places, where means are good.
 
     When the mean of good models is bad; every step costs two.
+
+    Papers: rho 0.05 (Foret et al. 2021)
+
+    Args:
+        rho: how far uphill; 0 is FedAvg.
+
+    Reference: [Qu et al. 2022](https://arxiv.org/abs/2206.02618), [Caldarola et al. 2022](https://arxiv.org/abs/2203.11834)
     """
-    within("rho", rho, least=0)
-    if local.sam not in (0, rho):
-        raise BadInput(f"the radius is said twice: rho = {rho:g} of fedsam and sam = {local.sam:g} of [local]; say one")
-    return fedavg(local=replace(local, sam=rho), fraction=fraction)
+    return Change(terms=(Sharpness(rho),))

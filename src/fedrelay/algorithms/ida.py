@@ -1,19 +1,22 @@
-"""IDA: models far from the others count less (Yeganeh et al. 2020)."""
+"""IDA: models far from the others count less."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
-from fedrelay.algorithms.fedavg import fedavg
+from fedrelay.algorithms.change import Change
 from fedrelay.merges import InverseDistance
-from fedrelay.types import Algorithm
-from fedrelay.visits.sgd import Sgd
 
 
-def ida(*, local: Sgd = Sgd(), fraction: float = 0.2, norm: Literal[1, 2] = 1, by_examples: bool = False) -> Algorithm:
+def ida(*, norm: Literal[1, 2] = 1, by_examples: bool = False) -> Change:
     """FedAvg whose weights are the inverse distances of the models from their mean.
 
     When some clients are noisy or very different, and those are not the ones that matter.
+
+    Args:
+        norm: which distance: L1 or L2.
+        by_examples: whether the examples a model has seen count too.
+
+    Reference: [Yeganeh et al. 2020](https://arxiv.org/abs/2008.07665)
     """
-    return replace(fedavg(local=local, fraction=fraction), merge=InverseDistance(norm, by_examples))
+    return Change(merge=InverseDistance(norm, by_examples))

@@ -144,7 +144,3 @@ def run_report(options: argparse.Namespace) -> int:
     page = report.write(options.folders, options.out)
     OUT.print(f"Wrote {page}", soft_wrap=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

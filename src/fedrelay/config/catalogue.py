@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.table import Table
 
-from fedrelay.algorithms import ALGORITHMS
+from fedrelay.algorithms import ALGORITHMS, Change, method
+from fedrelay.algorithms.change import FRACTION
 from fedrelay.config import schema
-from fedrelay.config.experiment import CHOICES
+from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import DATA
 from fedrelay.data import PARTITIONS
 from fedrelay.engines import ENGINES
@@ -20,23 +21,24 @@ from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.runs.latency import DISTRIBUTIONS
-from fedrelay.visits.objectives import OBJECTIVES
+from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, TERMS
 from fedrelay.visits.probe_networks import PROBES
-from fedrelay.visits.pulls import PULLS
 from fedrelay.visits.schedules import SCHEDULES
 from fedrelay.visits.traits import TRAITS
 
-KINDS: dict[str, schema.Table] = {
+KINDS = {
     "algorithms": ALGORITHMS,
     "data": DATA,
     "models": MODELS,
     "partitions": PARTITIONS,
     "engines": ENGINES,
+    "optimisers": OPTIMISERS,
+    "terms": TERMS,
+    "pulls": PULLS,
+    "objectives": OBJECTIVES,
     "schedules": SCHEDULES,
     "samplers": SAMPLERS,
     "merges": MERGES,
-    "pulls": PULLS,
-    "objectives": OBJECTIVES,
     "growths": GROWTHS,
     "distributions": DISTRIBUTIONS,
     "traits": TRAITS,
@@ -48,11 +50,27 @@ GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""
 
 
+def targets(kind: str) -> schema.Table:
+    """Everything of a kind, by name."""
+    if kind == "algorithms":
+        return {name: row.recipe for name, row in ALGORITHMS.items()}
+    table: schema.Table = KINDS[kind]  # type: ignore[assignment]
+    return table
+
+
 def entries(kind: str) -> list[dict[str, Any]]:
     """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind."""
+    found = method_parameters if kind == "algorithms" else parameters
     return [
-        {"name": name, "about": about(target), "parameters": parameters(target)} for name, target in KINDS[kind].items()
+        {"name": name, "about": about(target), "parameters": found(target)} for name, target in targets(kind).items()
     ]
+
+
+def method_parameters(recipe: Callable[..., Change]) -> dict[str, Any]:
+    """Those of a method, and those that all methods have but the reference, which draws nobody."""
+    change = recipe()
+    common = {} if change.pooled else parameters(method) | {"fraction": change.fraction or FRACTION}
+    return parameters(recipe) | common
 
 
 def about(target: Callable[..., Any]) -> str:

@@ -11,47 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrelay.algorithms import ALGORITHMS
-from fedrelay.algorithms.compose import join
 from fedrelay.config import schema
+from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
-from fedrelay.data import PARTITIONS, Federation, Partition
+from fedrelay.config.local import build_local
+from fedrelay.config.method import build_method
+from fedrelay.data import Federation
 from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
-from fedrelay.merges import MERGES
 from fedrelay.models import MODELS
-from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper, Trait
-from fedrelay.plans.growth import GROWTHS, Growth
-from fedrelay.plans.sampling import SAMPLERS, Sampler
-from fedrelay.runs.latency import DISTRIBUTIONS, Distribution, Latency
+from fedrelay.runs.latency import Latency
 from fedrelay.runs.loop import adapted
 from fedrelay.runs.record import Evaluate, Recorder
-from fedrelay.tasks.task import Task
-from fedrelay.types import Algorithm, Engine, Merge
-from fedrelay.visits.objectives import OBJECTIVES, Objective
-from fedrelay.visits.probe_networks import PROBES, ProbeNetwork
-from fedrelay.visits.pulls import PULLS, Pull
-from fedrelay.visits.schedules import SCHEDULES, Schedule
-from fedrelay.visits.sgd import Sgd
-from fedrelay.visits.traits import TRAITS
+from fedrelay.tasks import Task
+from fedrelay.types import Algorithm, Engine
 
 Tables = dict[str, Any]
-
-CHOICES: dict[Any, schema.Table] = {
-    Schedule: SCHEDULES,
-    Partition: PARTITIONS,
-    Sampler: SAMPLERS,
-    Distribution: DISTRIBUTIONS,
-    Growth: GROWTHS,
-    Merge: MERGES,
-    Pull: PULLS,
-    Objective: OBJECTIVES,
-    Trait: TRAITS,
-    Distance: DISTANCES,
-    Grouper: GROUPERS,
-    ProbeNetwork: PROBES,
-}
-"""Which table a parameter of this type is chosen from."""
 
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
 OPTIONAL = ("latency",)
@@ -147,14 +122,9 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     part = {section: section_of(tables, section) for section in SECTIONS}
     seed = numbers["seed"]
 
-    if {"epochs", "steps"} <= set(part["local"]):
-        raise BadInput("[local]: epochs and steps exclude each other; give one of them")
-    local, resolved_local = schema.build(Sgd, part["local"], "[local]", CHOICES)
-    if local.steps is not None:
-        del resolved_local["epochs"]
+    local, resolved_local = build_local(part["local"], "[local]", CHOICES)
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
-    recipes, chosen = methods(part["algorithm"]), part["algorithm"]
-    algorithm, resolved_algorithm = named(recipes, chosen, "[algorithm]", {"local": local})
+    algorithm, resolved_algorithm = build_method(part["algorithm"], local)
     federation, resolved_data = federate(part["data"], seed, data_dir)
     if algorithm.pooled:
         federation = federation.pooled()
@@ -183,16 +153,6 @@ def section_of(tables: Mapping[str, Any], section: str) -> Tables:
     if not isinstance(value, dict):
         raise BadInput(f"{section} must be a section [{section}], not the value {value!r}")
     return value
-
-
-def methods(values: Tables) -> schema.Table:
-    """The method that the name says, or several joined by `+`."""
-    name = values.get("name")
-    parts = [part.strip() for part in name.split("+")] if isinstance(name, str) else [name]
-    recipes = {str(part): schema.choose(ALGORITHMS, part, "[algorithm]") for part in parts}
-    if len(recipes) < len(parts):
-        raise BadInput(f"[algorithm]: {name} names a method twice; once is enough")
-    return {str(name): join(recipes)}
 
 
 def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, Any]) -> tuple[Any, Tables]:

@@ -13,6 +13,11 @@ from typing import Any
 from fedrelay.errors import BadInput
 
 Table = Mapping[str, Callable[..., Any]]
+Builder = Callable[[Any, str, Mapping[Any, Any]], tuple[Any, dict[str, Any]]]
+"""Makes something of a value (found at this place, with these choices) in its own way: the object, and the value with
+all defaults filled in."""
+Choices = Mapping[Any, Table | Builder]
+"""By type: the table that a parameter of this type is chosen from, or who builds it."""
 NONE = "none"  # TOML has no null
 
 
@@ -35,8 +40,13 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 def parameters(target: Callable[..., Any], skip: Iterable[str] = ()) -> dict[str, inspect.Parameter]:
     """What can be configured, in order."""
-    found = inspect.signature(target, eval_str=True).parameters
-    return {name: p for name, p in found.items() if name not in skip and p.kind is not p.VAR_KEYWORD}
+    if dataclasses.is_dataclass(target):  # what is inherited is annotated in terms of the module it comes from
+        hints = typing.get_type_hints(target)
+        found = {name: p.replace(annotation=hints[name]) for name, p in inspect.signature(target).parameters.items()}
+    else:
+        found = dict(inspect.signature(target, eval_str=True).parameters)
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {name: p for name, p in found.items() if name not in skip and p.kind not in several}
 
 
 def check_keys(values: Mapping[str, Any], valid: Iterable[str], where: str) -> None:
@@ -50,7 +60,7 @@ def build(
     target: Callable[..., Any],
     values: Mapping[str, Any],
     where: str,
-    choices: Mapping[Any, Table],
+    choices: Choices,
     given: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> tuple[Any, dict[str, Any]]:
     """Call `target` with a table's values (and what is `given`): the object, and the table with all defaults filled in.
@@ -71,7 +81,12 @@ def build(
             continue
         value, hint = values[name], parameter.annotation
         table = next((choices[part] for part in (hint, *typing.get_args(hint)) if part in choices), None)
-        if table is not None and value != NONE:
+        if callable(table) and value != NONE:
+            arguments[name], resolved[name] = table(value, here, choices)
+        elif isinstance(table, Mapping) and typing.get_origin(hint) is tuple:
+            items = [build_named(table, item, here, choices) for item in listed(value, here)]
+            arguments[name], resolved[name] = tuple(item for item, _ in items), [plain for _, plain in items]
+        elif isinstance(table, Mapping) and value != NONE:
             arguments[name], resolved[name] = build_named(table, value, here, choices)
         elif isinstance(value, Mapping) and (record := record_of(hint)) is not None:
             arguments[name], resolved[name] = build(record, value, here, choices)
@@ -84,12 +99,19 @@ def build(
         raise BadInput(f"{where}: {error}") from error
 
 
+def listed(value: Any, where: str) -> Sequence[Any]:
+    """A list of names, or of tables with a name."""
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"{where}: expected a list of names (or of tables with a name), not {value!r}")
+    return value
+
+
 def record_of(hint: Any) -> Callable[..., Any] | None:
     """The dataclass that a parameter takes, if it takes one."""
     return next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)  # type: ignore[return-value]
 
 
-def build_named(table: Table, value: Any, where: str, choices: Mapping[Any, Table]) -> tuple[Any, dict[str, Any]]:
+def build_named(table: Table, value: Any, where: str, choices: Choices) -> tuple[Any, dict[str, Any]]:
     """A table `{name = …, …}`, or the name alone, to the object it names."""
     values = {"name": value} if isinstance(value, str) else value
     if not isinstance(values, Mapping):
@@ -100,7 +122,7 @@ def build_named(table: Table, value: Any, where: str, choices: Mapping[Any, Tabl
     return built, {"name": values["name"], **resolved}
 
 
-def plain(value: Any, choices: Mapping[Any, Table]) -> Any:
+def plain(value: Any, choices: Choices) -> Any:
     """A default as TOML would say it."""
     if value is None:
         return NONE
@@ -109,7 +131,7 @@ def plain(value: Any, choices: Mapping[Any, Table]) -> Any:
     if isinstance(value, bool | int | float | str):
         return value
     for table in choices.values():
-        for name, target in table.items():
+        for name, target in table.items() if isinstance(table, Mapping) else ():
             if type(value) is target:
                 fields = {key: getattr(value, key) for key in parameters(target)}
                 return {"name": name} | {k: plain(v, choices) for k, v in fields.items() if v is not None}
@@ -139,7 +161,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if getattr(hint, "_is_protocol", False):
+    if inspect.isabstract(hint) or getattr(hint, "_is_protocol", False):
         raise BadInput(f"{where}: expected a name or a table with a name, not {value!r}")
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

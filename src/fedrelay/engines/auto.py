@@ -11,11 +11,11 @@ from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.pool.dispatch import Stacks, cores, costs
 from fedrelay.engines.pool.engine import Pool
-from fedrelay.engines.relay import Errand, Ground, attempt, attempt_together, operator_threads, stacks
+from fedrelay.engines.relay import Context, Simulation, attempt, attempt_together, operator_threads
 from fedrelay.engines.stacked import Stacked
 from fedrelay.errors import BadInput
-from fedrelay.tasks.task import Task
-from fedrelay.types import Baton, Chain, Outcome, Tree, Visit, Work
+from fedrelay.tasks import Task
+from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Visit, Work
 
 KINDS: dict[str, type[Inline] | type[Pool] | type[Stacked]] = {"inline": Inline, "pool": Pool, "stacked": Stacked}
 
@@ -77,7 +77,7 @@ class Trial:
     rounds: list[float]
 
 
-class Auto:
+class Auto(Engine):
     """Measures inline, pool and stacked on a little of the first round and takes the fastest from then on.
 
     The choice is part of what makes a run repeatable: it is written into the run's config.toml. Before the first round,
@@ -87,7 +87,7 @@ class Auto:
     def __init__(self, federation: Federation, task: Task, seed: int = 0, *, memory_limit: float | None = None) -> None:
         self.federation, self.task, self.seed = federation, task, seed
         self.sizes: Sequence[int] = federation.sizes
-        self.explanation = ""
+        self._explanation = ""
         self._limit = memory_limit
         self._chosen: Mapping[str, Any] | None = None
         self._trial: Trial | None = None
@@ -98,6 +98,10 @@ class Auto:
         """The engine that was chosen, as a configuration would say it; `auto` until then."""
         limit = {} if self._limit is None else {"memory_limit": self._limit}
         return {**({"name": "auto"} if self._chosen is None else self._chosen), **limit}
+
+    @property
+    def explanation(self) -> str:
+        return self._explanation
 
     def choose(self, settings: Mapping[str, Any]) -> None:
         """Take this engine, without measuring."""
@@ -111,7 +115,7 @@ class Auto:
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         if round and self._chosen is None:
-            self._decide(Errand(work, shared, round), chains)
+            self._decide(Context(work, shared, round), chains)
         elif self._trial is not None and len(self._trial.rounds) == TRIAL:
             self._review(self._trial)
         began = time.perf_counter()
@@ -119,12 +123,12 @@ class Auto:
         if round and self._trial is not None:
             self._trial.rounds.append((time.perf_counter() - began) / sum(costs(chains, self.sizes)))
 
-    def _decide(self, errand: Errand, chains: Sequence[Chain]) -> None:
-        ways = self._measured(errand, chains)
+    def _decide(self, context: Context, chains: Sequence[Chain]) -> None:
+        ways = self._measured(context, chains)
         best = min(ways, key=lambda way: way.price)
         self.choose({"name": best.name, **best.settings})
         others = "; ".join(f"{way} {way.seconds:.3g} s" for way in ways if way is not best)
-        self.explanation = f"{best}: about {best.seconds:.3g} s a round" + (f" ({others})" if others else "")
+        self._explanation = f"{best}: about {best.seconds:.3g} s a round" + (f" ({others})" if others else "")
         if best.settings.get("workers", 1) > 1:
             instead = best.without_workers
             seconds = next(way.seconds for way in ways if (way.name, way.settings) == (instead.name, instead.settings))
@@ -135,12 +139,12 @@ class Auto:
         self._trial = None
         if min(trial.rounds[1:]) > trial.alone:  # in the first one they had to start
             self.choose({"name": trial.instead.name, **trial.instead.settings})
-            self.explanation = f"{trial.instead}: workers turned out slower"
+            self._explanation = f"{trial.instead}: workers turned out slower"
 
-    def _measured(self, errand: Errand, chains: Sequence[Chain]) -> list[Way]:
+    def _measured(self, context: Context, chains: Sequence[Chain]) -> list[Way]:
         """Every way that is possible here, with the time the round would take."""
         cost, hands = costs(chains, self.sizes), min(cores(), len(chains))
-        sample = Sample(Ground(self.federation, self.task, self.seed), errand, chains, self._engine.memories()[1])
+        sample = Sample(Simulation(self.federation, self.task, self.seed), context, chains, self._engine.memories()[1])
         alone = sample.one_by_one(threads=1)
         ways = [Way("inline", {"threads": 1}, alone * sum(cost))]
         if cores() > 1:
@@ -148,7 +152,7 @@ class Auto:
             ways.append(Way("inline", {"threads": cores()}, each * sum(cost)))
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
-        if len(chains) > 1 and stacks(errand.work, self.task):
+        if len(chains) > 1 and context.work.stacks(self.task):
             most = Stacked(self.federation, self.task).rows
             for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
                 parts = [sum(cost[number] for number in numbers) for numbers in Stacks(chains, self.sizes, rows).all]
@@ -170,19 +174,20 @@ class Auto:
 
     def close(self) -> None:
         """End the workers, if there are any."""
-        if not isinstance(self._engine, Inline):
-            self._engine.close()
+        self._engine.close()
 
 
 class Sample:
     """First visits of a round, cut short, to be made in several ways; nothing of them is kept."""
 
-    def __init__(self, ground: Ground, errand: Errand, chains: Sequence[Chain], memories: Mapping[int, Tree]) -> None:
-        self._work = errand.work
+    def __init__(
+        self, simulation: Simulation, context: Context, chains: Sequence[Chain], memories: Mapping[int, Tree]
+    ) -> None:
+        self._work = context.work
         self._visits: list[tuple[Baton, Visit]] = []
         for chain in chains[:32]:
             client = chain.clients[0]
-            visit = ground.visit(errand, client, memories.get(client, {}), 0)
+            visit = simulation.visit(context, client, memories.get(client, {}), 0)
             cut = replace(visit.client, rows=visit.client.rows[:MOST_EXAMPLES])
             self._visits.append((chain.start, replace(visit, client=cut)))
 

@@ -9,9 +9,6 @@ import torch
 from fedrelay.types import Vector, Work
 from fedrelay.vectors import is_finite
 
-GUARD = 1e4
-"""How many times longer than the received model a returned one may be, where the work has no `guard` of its own."""
-
 LARGE = 100.0
 """No model that works has weights whose root mean square is above this (or above a hundredth of a larger guard)."""
 
@@ -21,7 +18,7 @@ ADVICE = "a smaller [local] lr, or [local] clip, may help"
 def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | None = None) -> str | None:
     """Why a returned model must not be used, or None if it may. Only the first `trainable` numbers are weights: running
     statistics may be of any length."""
-    guard: float | None = getattr(work, "guard", GUARD)
+    guard = work.guard
     weights = returned[:trainable]
     most = 0.0 if guard is None else max(LARGE, guard / 100) * math.sqrt(len(weights))
     if guard is not None and norm(returned) <= min(guard, most):  # nearly always, and it took one look at the model

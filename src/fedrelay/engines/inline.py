@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedrelay.data.federation import Federation
 from fedrelay.engines.memory import Memory
-from fedrelay.engines.relay import Errand, Ground, operator_threads, relay
+from fedrelay.engines.relay import Context, Simulation, operator_threads, relay
 from fedrelay.errors import within
-from fedrelay.tasks.task import Task
-from fedrelay.types import Chain, Outcome, Tree, Work
+from fedrelay.tasks import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 MOST_THREADS = 256
 """More than any machine makes use of; a system may fail to start as many as one can write."""
 
 
-class Inline:
+class Inline(Engine):
     """Folds a Work along every chain in this process, with `threads` threads inside an operator.
 
     Threads change how an operator rounds, so their number belongs to what makes a run repeatable. Client memories
@@ -34,15 +34,15 @@ class Inline:
         within("threads", threads, least=1, most=MOST_THREADS)
         self.federation, self.task, self.seed, self.threads = federation, task, seed, threads
         self.sizes: Sequence[int] = federation.sizes
-        self._ground = Ground(federation, task, seed)
+        self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
-        errand = Errand(work, shared, round)
+        context = Context(work, shared, round)
         for chain in chains:
             with operator_threads(self.threads):
-                outcome = relay(self._ground, errand, chain, self._memory)
+                outcome = relay(self._simulation, context, chain, self._memory)
             yield outcome
 
     def commit(self, round: int, /) -> None:

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 import numpy as np
 import torch
 
-from fedrelay.engines.packing import unwrap, wrap
+from fedrelay.engines.packing import pack, unpack
 from fedrelay.errors import within
 from fedrelay.types import Tree
 
@@ -28,23 +28,23 @@ class Memory:
         if limit is not None:
             within("memory_limit", limit, above=0)
         self.round = 0  # the last committed one
-        self._shelf = Shelf(None if limit is None else int(limit * MEGABYTE))
-        self._kept: dict[int, int] = {}  # client: number on the shelf
+        self._store = Store(None if limit is None else int(limit * MEGABYTE))
+        self._kept: dict[int, int] = {}  # client: number on the store
         self._staged: dict[int, int] = {}
 
     def get(self, client: int) -> Tree:
         """The newest memory of a client; empty if it never kept anything."""
         number = self._staged.get(client, self._kept.get(client))
-        return {} if number is None else self._shelf.get(number)
+        return {} if number is None else self._store.get(number)
 
     def stage(self, client: int, memory: Tree) -> None:
         if client in self._staged:
-            self._shelf.drop(self._staged[client])
-        self._staged[client] = self._shelf.put(memory)
+            self._store.drop(self._staged[client])
+        self._staged[client] = self._store.put(memory)
 
     def staged(self) -> dict[int, Tree]:
         """What was staged since the last commit."""
-        return {client: self._shelf.get(number) for client, number in self._staged.items()}
+        return {client: self._store.get(number) for client, number in self._staged.items()}
 
     def commit(self, round: int) -> None:
         self.round = -1  # whoever is interrupted now must not take these memories for those of any round
@@ -52,34 +52,34 @@ class Memory:
         self._kept = {**self._kept, **self._staged} if self._staged else self._kept
         self._staged = {}
         for number in replaced:
-            self._shelf.drop(number)
+            self._store.drop(number)
         self.round = round
 
     def discard(self) -> None:
         for number in self._staged.values():
-            self._shelf.drop(number)
+            self._store.drop(number)
         self._staged.clear()
 
     def all(self) -> Mapping[int, Tree]:
         """What is kept, by client; it is looked up only when it is asked for."""
-        return Kept(self._shelf, dict(self._kept))
+        return Kept(self._store, dict(self._kept))
 
     def restore(self, memories: Mapping[int, Tree], round: int) -> None:
         self.discard()
         for number in self._kept.values():
-            self._shelf.drop(number)
-        self._kept = {client: self._shelf.put(memory) for client, memory in memories.items()}
+            self._store.drop(number)
+        self._kept = {client: self._store.put(memory) for client, memory in memories.items()}
         self.round = round
 
 
 class Kept(Mapping[int, Tree]):
     """The memories of a moment."""
 
-    def __init__(self, shelf: Shelf, numbers: Mapping[int, int]) -> None:
-        self._shelf, self._numbers = shelf, numbers
+    def __init__(self, store: Store, numbers: Mapping[int, int]) -> None:
+        self._store, self._numbers = store, numbers
 
     def __getitem__(self, client: int) -> Tree:
-        return self._shelf.get(self._numbers[client])
+        return self._store.get(self._numbers[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._numbers)
@@ -88,18 +88,18 @@ class Kept(Mapping[int, Tree]):
         return len(self._numbers)
 
 
-class Shelf:
-    """Trees by number. Beyond `limit` bytes the least recently used are in a file that vanishes with the shelf."""
+class Store:
+    """Trees by number. Beyond `limit` bytes the least recently used are in a file that vanishes with the store."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._here: OrderedDict[int, tuple[Tree, int]] = OrderedDict()  # least recently used first, with their bytes
-        self._there: dict[int, Slot] = {}  # what the file holds, whether it is here as well or not
+        self._there: dict[int, Extent] = {}  # what the file holds, whether it is here as well or not
         self._bytes = 0
         self._next = 0
         self._file: IO[bytes] | None = None
         self._end = 0
-        self._free: dict[int, list[int]] = {}  # length of a slot: starts
+        self._free: dict[int, list[int]] = {}  # length of a extent: starts
 
     def put(self, tree: Tree) -> int:
         self._next += 1
@@ -119,8 +119,8 @@ class Shelf:
         if number in self._here:
             self._bytes -= self._here.pop(number)[1]
         if number in self._there:
-            slot = self._there.pop(number)
-            self._free.setdefault(slot.length, []).append(slot.start)
+            extent = self._there.pop(number)
+            self._free.setdefault(extent.length, []).append(extent.start)
 
     def _add(self, number: int, tree: Tree) -> None:
         size = 0 if self._limit is None else bytes_of(tree)
@@ -132,34 +132,34 @@ class Shelf:
             if oldest not in self._there:
                 self._there[oldest] = self._write(content)
 
-    def _write(self, tree: Tree) -> Slot:
-        parcel = wrap(tree)
-        room = np.zeros(parcel.size, np.uint8)
-        parcel.lay(room)
-        content = len(parcel.skeleton) + parcel.size
+    def _write(self, tree: Tree) -> Extent:
+        packed = pack(tree)
+        room = np.zeros(packed.size, np.uint8)
+        packed.copy_to(room)
+        content = len(packed.skeleton) + packed.size
         length = -(-content // GRAIN) * GRAIN
         free = self._free.get(length)
-        slot = Slot(free.pop() if free else self._end, length, len(parcel.skeleton), parcel.size)
-        self._end = max(self._end, slot.start + length)
+        extent = Extent(free.pop() if free else self._end, length, len(packed.skeleton), packed.size)
+        self._end = max(self._end, extent.start + length)
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (open as long as the shelf)
+            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (open as long as the store)
             weakref.finalize(self, self._file.close)
-        self._file.seek(slot.start)
-        self._file.write(parcel.skeleton)
+        self._file.seek(extent.start)
+        self._file.write(packed.skeleton)
         self._file.write(room.data)
-        return slot
+        return extent
 
-    def _read(self, slot: Slot) -> Tree:
+    def _read(self, extent: Extent) -> Tree:
         assert self._file is not None
-        self._file.seek(slot.start)
-        content = self._file.read(slot.skeleton + slot.size)
-        room = np.frombuffer(bytearray(content[slot.skeleton :]), np.uint8)
-        tree: Tree = unwrap(content[: slot.skeleton], room, copy=True)
+        self._file.seek(extent.start)
+        content = self._file.read(extent.skeleton + extent.size)
+        room = np.frombuffer(bytearray(content[extent.skeleton :]), np.uint8)
+        tree: Tree = unpack(content[: extent.skeleton], room, copy=True)
         return tree
 
 
-class Slot(NamedTuple):
-    """A place in the file: its length, and how much of it is the skeleton and the rest of a parcel."""
+class Extent(NamedTuple):
+    """A place in the file: its length, and how much of it is the skeleton and the rest of a packed."""
 
     start: int
     length: int
@@ -168,7 +168,7 @@ class Slot(NamedTuple):
 
 
 GRAIN = 256
-"""Slots are multiples of this, so that a memory that is a little longer than before fits where another was."""
+"""Extents are multiples of this, so that a memory that is a little longer than before fits where another was."""
 
 
 def bytes_of(tree: object) -> int:

@@ -37,28 +37,28 @@ PREFIX, LOCK = "fedrelay-", "owner"
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Packed:
     """A tree ready to be laid: `size` bytes of room are needed beside the skeleton."""
 
     skeleton: bytes
     parts: tuple[tuple[int, torch.Tensor], ...]
     size: int
 
-    def lay(self, room: Bytes) -> None:
+    def copy_to(self, room: Bytes) -> None:
         """Copy all parts to their places."""
         for start, part in self.parts:
             view_of(room, start, part.dtype, tuple(part.shape)).copy_(part)
 
 
-def wrap(tree: object) -> Parcel:
+def pack(tree: object) -> Packed:
     """Take a tree apart; what was one object in it stays one."""
     file = io.BytesIO()
     packer = _Packer(file)
     packer.dump(tree)
-    return Parcel(file.getvalue(), tuple(packer.parts), packer.size)
+    return Packed(file.getvalue(), tuple(packer.parts), packer.size)
 
 
-def unwrap(skeleton: bytes, room: Bytes, *, copy: bool) -> Any:
+def unpack(skeleton: bytes, room: Bytes, *, copy: bool) -> Any:
     """The tree again. Without `copy` its tensors are views into the room, good as long as nobody lays anything else."""
     return _Unpacker(io.BytesIO(skeleton), room, copy).load()
 
@@ -212,19 +212,19 @@ class Sender:
         self._blocks = 0
 
     def send(self, tree: object) -> bytes:
-        """What to tell the other side; the parcel before must have been taken out by now."""
-        parcel = wrap(tree)
-        if parcel.size and (self._block is None or self._block.size < parcel.size):
+        """What to tell the other side; the packed before must have been taken out by now."""
+        packed = pack(tree)
+        if packed.size and (self._block is None or self._block.size < packed.size):
             self.remove()
             self._blocks += 1
             path = self._folder / f"{self._name}-{self._blocks}"
-            self._block = Block.make(path, parcel.size + parcel.size // 4)
-        if parcel.size and self._block is not None:
-            parcel.lay(self._block.bytes)
+            self._block = Block.make(path, packed.size + packed.size // 4)
+        if packed.size and self._block is not None:
+            packed.copy_to(self._block.bytes)
             where = (str(self._block.path), self._block.size)
         else:
             where = ("", 0)
-        return pickle.dumps((where, parcel.skeleton))
+        return pickle.dumps((where, packed.skeleton))
 
     def remove(self) -> None:
         """Give up the block."""
@@ -245,4 +245,4 @@ class Receiver:
         if path and (self._block is None or self._block.path != Path(path)):
             self._block = Block(Path(path), size)
         room = self._block.bytes if self._block is not None else np.empty(0, np.uint8)
-        return unwrap(skeleton, room, copy=copy)
+        return unpack(skeleton, room, copy=copy)

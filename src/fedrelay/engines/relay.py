@@ -6,38 +6,44 @@ import logging
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
-from typing import TypeAlias, cast
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 
 from fedrelay.data.federation import Federation
 from fedrelay.engines.guard import spoiled
 from fedrelay.engines.memory import Memory
-from fedrelay.tasks.task import Task
-from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Together, Tree, Visit, Work
+from fedrelay.tasks import Task, Workspaces
+from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Result, Tree, Visit, Work
 
 LOG = logging.getLogger("fedrelay")
 
-Result: TypeAlias = tuple[Baton, Tree, Report]
-
 
 @dataclass(frozen=True)
-class Ground:
+class Simulation:
     """Where the relay is run: the clients, what is learned, and the seed."""
 
     federation: Federation
     task: Task
     seed: int
 
-    def visit(self, errand: Errand, client: int, memory: Tree, hop: int) -> Visit:
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Where this process trains; they are not sent to others."""
+        return Workspaces(self.task)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    def visit(self, context: Context, client: int, memory: Tree, hop: int) -> Visit:
         data = self.federation.client(client)
-        return Visit(data, self.task, memory, errand.shared, errand.round, hop, self.seed)
+        return Visit(data, self.task, memory, context.shared, context.round, hop, self.seed, self.workspaces)
 
 
 @dataclass(frozen=True)
-class Errand:
+class Context:
     """What all chains of a round have in common."""
 
     work: Work
@@ -67,23 +73,23 @@ class Runner:
         return Outcome(self.chain, self.baton, tuple(self._reports), tuple(self._dropped))
 
 
-def relay(ground: Ground, errand: Errand, chain: Chain, memory: Memory) -> Outcome:
+def relay(simulation: Simulation, context: Context, chain: Chain, memory: Memory) -> Outcome:
     """Fold the work along one chain."""
     runner = Runner(chain)
     for hop, client in enumerate(chain.clients):
-        visit = ground.visit(errand, client, memory.get(client), hop)
-        runner.take(attempt(errand.work, runner.baton, visit), visit, memory)
+        visit = simulation.visit(context, client, memory.get(client), hop)
+        runner.take(attempt(context.work, runner.baton, visit), visit, memory)
     return runner.outcome()
 
 
-def relay_together(ground: Ground, errand: Errand, chains: Sequence[Chain], memory: Memory) -> list[Outcome]:
+def relay_together(simulation: Simulation, context: Context, chains: Sequence[Chain], memory: Memory) -> list[Outcome]:
     """Fold the work along several chains at once, hop by hop; those that are longer go on alone."""
     runners = [Runner(chain) for chain in chains]
     for hop in range(max(len(chain.clients) for chain in chains)):
         going = [runner for runner in runners if hop < len(runner.chain.clients)]
         clients = [runner.chain.clients[hop] for runner in going]
-        visits = [ground.visit(errand, client, memory.get(client), hop) for client in clients]
-        results = attempt_together(errand.work, [runner.baton for runner in going], visits)
+        visits = [simulation.visit(context, client, memory.get(client), hop) for client in clients]
+        results = attempt_together(context.work, [runner.baton for runner in going], visits)
         for runner, result, visit in zip(going, results, visits, strict=True):
             runner.take(result, visit, memory)
     return [runner.outcome() for runner in runners]
@@ -105,7 +111,7 @@ def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit
     failure = ""
     if len(visits) > 1:
         try:
-            results = cast(Together, work).together(batons, visits)
+            results = work.together(batons, visits)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
         else:
@@ -125,12 +131,6 @@ def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | 
     """The result of a visit, unless its model is spoiled."""
     reason = spoiled(work, baton.params, result[0].params, visit.task.layout.trainable)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
-
-
-def stacks(work: Work, task: Task) -> bool:
-    """Whether this work can make several visits at once with this model."""
-    can = getattr(work, "stacks", None)
-    return can is not None and bool(can(task))
 
 
 @contextmanager

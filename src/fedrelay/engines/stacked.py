@@ -9,17 +9,17 @@ from fedrelay.data.federation import Federation
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
 from fedrelay.engines.pool.worker import Round
-from fedrelay.engines.pool.workers import Hired
-from fedrelay.engines.relay import LOG, Errand, Ground, operator_threads, relay, relay_together, stacks
+from fedrelay.engines.pool.workers import LazyPool
+from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
 from fedrelay.errors import within
-from fedrelay.tasks.task import Task
-from fedrelay.types import Chain, Outcome, Tree, Work
+from fedrelay.tasks import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 ROOM = 1 << 21
 """A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
 
 
-class Stacked:
+class Stacked(Engine):
     """Advances up to `rows` chains at once as one computation: equal to inline within 1e-4, relative, after a visit.
 
     Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core. With more than one of
@@ -42,37 +42,39 @@ class Stacked:
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
         self.sizes: Sequence[int] = federation.sizes
         self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
-        self._ground = Ground(federation, task, seed)
+        self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
-        self._hired = Hired(self._ground)
+        self._pool = LazyPool(self._simulation)
         self._told = False
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
-        errand = Errand(work, shared, round)
-        together = round > 0 and stacks(work, self.task)  # what happens before the first round is the same everywhere
+        context = Context(work, shared, round)
+        together = round > 0 and work.stacks(self.task)  # what happens before the first round is the same everywhere
         if round and not together and not self._told:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
             self._told = True
         if self.workers == 1:
-            yield from self._here(errand, chains, together=together)
+            yield from self._here(context, chains, together=together)
             return
-        current = Round(errand, chains, together)
+        current = Round(context, chains, together)
         queue = Stacks(chains, self.sizes, self.rows) if together else Bundles(chains, self.sizes, self.workers)
-        crew = self._hired.open(current, min(self.workers, len(queue)))
-        yield from dispatch(crew, current, queue, self._memory)
+        pool = self._pool.open(current, min(self.workers, len(queue)))
+        yield from dispatch(pool, current, queue, self._memory)
 
-    def _here(self, errand: Errand, chains: Sequence[Chain], *, together: bool) -> Iterator[Outcome]:
+    def _here(self, context: Context, chains: Sequence[Chain], *, together: bool) -> Iterator[Outcome]:
         if not together:
             for chain in chains:
                 with operator_threads(1):
-                    outcome = relay(self._ground, errand, chain, self._memory)
+                    outcome = relay(self._simulation, context, chain, self._memory)
                 yield outcome
             return
         found: dict[int, Outcome] = {}
         for numbers in Stacks(chains, self.sizes, self.rows).all:
             with operator_threads(1):
-                outcomes = relay_together(self._ground, errand, [chains[number] for number in numbers], self._memory)
+                outcomes = relay_together(
+                    self._simulation, context, [chains[number] for number in numbers], self._memory
+                )
             found.update(zip(numbers, outcomes, strict=True))
         for number in range(len(chains)):
             yield found.pop(number)
@@ -88,7 +90,7 @@ class Stacked:
 
     def close(self) -> None:
         """End the workers, if there are any; another round would start new ones."""
-        self._hired.close()
+        self._pool.close()
 
     def __enter__(self) -> Stacked:
         return self

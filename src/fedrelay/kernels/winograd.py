@@ -66,12 +66,12 @@ class Points:
     def forth_backward(self, dout: list[Tensor], dcolumns: list[Tensor]) -> None:
         """Add to the gradients of the columns what those at the points say; uses up the latter."""
         even, odd = dcolumns[0::2], dcolumns[1::2]
-        spread(dout[0], self.all, even)
-        spread(dout[-1], self.all, odd)
+        scatter(dout[0], self.all, even)
+        scatter(dout[-1], self.all, odd)
         for a, others, plus, minus in zip(self.pairs, self.others, dout[1:-1:2], dout[2:-1:2], strict=True):
             plus_and_minus(plus, minus)
-            spread(plus, others, even[1:])
-            spread(minus, [a * factor for factor in others], odd[:-1])
+            scatter(plus, others, even[1:])
+            scatter(minus, [a * factor for factor in others], odd[:-1])
 
     def back(self, at: list[Tensor], out: list[Tensor]) -> None:
         """Take products at the points back to the outputs of every tile; uses up the products."""
@@ -118,7 +118,7 @@ def combine(parts: list[Tensor], factors: list[float], out: Tensor) -> None:
         out.add_(parts[number], alpha=factors[number])
 
 
-def spread(part: Tensor, factors: list[float], out: list[Tensor]) -> None:
+def scatter(part: Tensor, factors: list[float], out: list[Tensor]) -> None:
     """Add a part to several, by factors."""
     for factor, place in zip(factors, out, strict=True):
         place.add_(part, alpha=factor)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedrelay.errors import BadInput, within
+from fedrelay.errors import within
 from fedrelay.merges.mean import weight
 from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector
 
 
 @dataclass(frozen=True)
-class Every:
+class Every(Merge):
     """Merge the slots' latest batons every `period` rounds (None: as many rounds as there are groups); chains that are
     still running then are given up, and all slots begin anew (FedSeq 2022, Alg. 1; FedSeq journal 2024, Fig. 5).
 
@@ -28,11 +28,11 @@ class Every:
         if self.period is not None:
             within("period", self.period, least=1)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         shared, server = self.merge.init(params, clients)
         return shared, {"merge": server, "merged": params, "rounds": 0, "slots": {}}
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         server = state.server
         slots = {**server["slots"]}
         merged = Baton(server["merged"])
@@ -52,11 +52,7 @@ class Every:
 
     def rounds(self, state: State) -> int:
         """How many rounds there are between two merges."""
-        if self.period is not None:
-            return self.period
-        if "groups" not in state.memo:
-            raise BadInput("merging every so many rounds needs a period: this plan has no groups to take their number")
-        return len(state.memo["groups"])
+        return state.groups if self.period is None else self.period
 
 
 def baton_of(outcome: Outcome | None, merged: Baton) -> Baton:

@@ -9,42 +9,33 @@ from typing import Literal
 import torch
 
 from fedrelay.errors import BadInput, RunFailed, within
-from fedrelay.types import Baton, Outcome, State, Tree, Vector
+from fedrelay.types import Baton, Merge, Outcome, State, Vector
 from fedrelay.vectors import weighted_sum
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Merge):
     """Every chain counts with the examples its baton has seen, or with the weight its plan gave it (FedAvg, Eq. 2 of
     FedSeq 2022)."""
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         return merged(state, mean_model(outcomes))
 
 
 @dataclass(frozen=True)
-class PlainMean:
+class PlainMean(Merge):
     """Every chain counts the same, however many examples it has seen, unless its plan gave it a weight."""
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         return merged(state, mean_model(outcomes, plain_weight))
 
 
 @dataclass(frozen=True)
-class WithAbsent:
+class WithAbsent(Merge):
     """Every chain counts with its share of all examples; for the clients that were not there, the old model does: slow
     and biased, FedAvg as it was first written (Clustered sampling 2021, Eq. 3)."""
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         shares = [
             outcome.baton.weight / state.examples if outcome.chain.weight is None else outcome.chain.weight
             for outcome in outcomes
@@ -60,7 +51,7 @@ class WithAbsent:
 
 
 @dataclass(frozen=True)
-class InverseDistance:
+class InverseDistance(Merge):
     """Every chain counts with the inverse of its distance from the plain mean of all models, so that outliers count
     little (IDA: Yeganeh et al. 2020); with `by_examples` also with the examples it has seen.
 
@@ -80,10 +71,7 @@ class InverseDistance:
     def least_chains(self) -> int:
         return 2
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         middle = mean_model(outcomes, lambda outcome: 1.0)
 
         def closeness(outcome: Outcome) -> float:

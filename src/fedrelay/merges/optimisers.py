@@ -12,11 +12,11 @@ import torch
 
 from fedrelay.errors import BadInput, within
 from fedrelay.merges.mean import mean_change, moved
-from fedrelay.types import Outcome, State, Tree, Vector
+from fedrelay.types import Merge, Outcome, State, Tree, Vector
 
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(Merge):
     """Server momentum: v ← momentum · v + Δ, x ← x + lr · v (FedAvgM: Hsu et al. 2019)."""
 
     lr: float = 1.0
@@ -26,17 +26,17 @@ class Momentum:
         within("lr", self.lr, above=0)
         below_one("momentum", self.momentum)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, {"velocity": torch.zeros_like(params)}
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         velocity = self.momentum * state.server["velocity"] + mean_change(outcomes)
         after = moved(state, state.batons[0].params + self.lr * velocity, outcomes)
         return replace(after, server={**state.server, "velocity": velocity})
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(Merge):
     """FedAdagrad: v ← v + Δ² (Reddi et al. 2021, Alg. 2; they use no momentum with it)."""
 
     lr: float = 0.1
@@ -46,17 +46,17 @@ class Adagrad:
     def __post_init__(self) -> None:
         check(self.lr, self.beta1, self.tau)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, start(params, self.tau)
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         change = mean_change(outcomes)
         v = state.server["v"] + change.square()
         return adaptive_step(state, outcomes, change, v, lr=self.lr, beta1=self.beta1, tau=self.tau)
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Merge):
     """FedAdam: v ← beta2 · v + (1 - beta2) · Δ² (Reddi et al. 2021, Alg. 2)."""
 
     lr: float = 0.01
@@ -68,17 +68,17 @@ class Adam:
         check(self.lr, self.beta1, self.tau)
         below_one("beta2", self.beta2)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, start(params, self.tau)
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         change = mean_change(outcomes)
         v = self.beta2 * state.server["v"] + (1 - self.beta2) * change.square()
         return adaptive_step(state, outcomes, change, v, lr=self.lr, beta1=self.beta1, tau=self.tau)
 
 
 @dataclass(frozen=True)
-class Yogi:
+class Yogi(Merge):
     """FedYogi: v ← v - (1 - beta2) · Δ² · sign(v - Δ²) (Reddi et al. 2021, Alg. 2)."""
 
     lr: float = 0.01
@@ -90,10 +90,10 @@ class Yogi:
         check(self.lr, self.beta1, self.tau)
         below_one("beta2", self.beta2)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
+    def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, start(params, self.tau)
 
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         change = mean_change(outcomes)
         squares, v = change.square(), state.server["v"]
         v = v - (1 - self.beta2) * squares * torch.sign(v - squares)

@@ -9,7 +9,7 @@ import torch
 
 from fedrelay.errors import RunFailed, within
 from fedrelay.merges.mean import change, mean, merged, moved, weight
-from fedrelay.types import Outcome, State, Tree, Vector
+from fedrelay.types import Merge, Outcome, State, Vector
 from fedrelay.vectors import weighted_sum
 
 AT_ONCE = 2**22
@@ -17,24 +17,21 @@ AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
-class Median:
+class Median(Merge):
     """The median of every number (Yin et al. 2018); of an even count, the mean of the two in the middle."""
 
     @property
     def least_chains(self) -> int:
         return 3
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         enough(state, outcomes, self.least_chains, "median")
         half = (len(outcomes) - 1) // 2
         return merged(state, middle(outcomes, half))
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Merge):
     """The mean of every number after the `trim` share at each end was left out (Yin et al. 2018)."""
 
     trim: float = 0.1
@@ -47,17 +44,14 @@ class TrimmedMean:
     def least_chains(self) -> int:
         return 3
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         enough(state, outcomes, self.least_chains, "trimmed_mean")
         # At least one at each end: a share that rounds to nobody would leave every liar in.
         return merged(state, middle(outcomes, max(int(self.trim * len(outcomes) + 1e-9), 1)))
 
 
 @dataclass(frozen=True)
-class Krum:
+class Krum(Merge):
     """The model whose nearest neighbours are nearest, if up to `suspects` chains lie (Blanchard et al. 2017); with
     `keep` above 1 the mean of that many best ones (multi-Krum)."""
 
@@ -72,17 +66,14 @@ class Krum:
     def least_chains(self) -> int:
         return max(2 * self.suspects + 3, self.keep + self.suspects + 2)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         enough(state, outcomes, self.least_chains, "krum")
         best = torch.argsort(krum_scores(outcomes, self.suspects), stable=True)[: self.keep].tolist()
         return merged(state, mean([outcomes[index].baton.params for index in best], [1.0] * len(best)))
 
 
 @dataclass(frozen=True)
-class Clipped:
+class Clipped(Merge):
     """The mean by examples of the changes, none longer than `limit` (norm thresholding: Sun et al. 2019)."""
 
     limit: float = 1.0
@@ -90,10 +81,7 @@ class Clipped:
     def __post_init__(self) -> None:
         within("limit", self.limit, above=0)
 
-    def init(self, params: Vector, clients: int) -> tuple[Tree, Tree]:
-        return {}, {}
-
-    def __call__(self, state: State, outcomes: Sequence[Outcome]) -> State:
+    def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         steps = [change(outcome)[: state.trainable] for outcome in outcomes]
         norms = [float(torch.linalg.vector_norm(step)) for step in steps]
         total = sum(weight(outcome) for outcome in outcomes)

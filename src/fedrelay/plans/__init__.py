@@ -6,7 +6,7 @@ from fedrelay.plans.grouping.distances import DISTANCES, Distance
 from fedrelay.plans.grouping.groupers import GROUPERS, Grouper
 from fedrelay.plans.grouping.groups import Groups, Limits, limits_of
 from fedrelay.plans.grouping.icg import Icg
-from fedrelay.plans.grouping.traits import Trait, Traits
+from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
 from fedrelay.plans.handover import Handover
 from fedrelay.plans.regroup import Moment, Regrouped
@@ -32,7 +32,6 @@ __all__ = [
     "Ring",
     "Singles",
     "Superclients",
-    "Trait",
     "Traits",
     "criteria",
     "limits_of",

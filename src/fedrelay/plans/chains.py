@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, held
-from fedrelay.plans.sampling import Draw, Original, Sampler, Uniform, share
-from fedrelay.types import Chain, Outcome, Probe, State, Tree
+from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, share
+from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
 
 @dataclass(frozen=True)
-class Superclients:
+class Superclients(Plan):
     """Groups are made once; every round a `fraction` of them train, each a chain in a new random order every lap
     (FedSeq 2022, Alg. 1)."""
 
@@ -31,21 +31,24 @@ class Superclients:
         sampling.check(self.sampler)
         within("laps", self.laps, least=1)
 
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        self.limits.check(sizes)  # before the clients are put to work
-        traits = self.grouping.learn(probe, sizes, rng)
-        groups = self.grouping(traits, sizes, self.limits, rng)
-        return {**start_sampling(groups, sizes, self.sampler, probe), "undescribed": traits.missing}
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Superclients:
+        return replace(self, fraction=fraction, sampler=sampler, grouping=self.grouping.trained_like(local))
 
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        self.limits.check(sizes)  # before the clients are put to work
+        traits = self.grouping.learn(survey, sizes, rng)
+        groups = self.grouping(traits, sizes, self.limits, rng)
+        return {**start(groups, sizes, self.sampler, survey), "undescribed": traits.missing}
+
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         return chains_of_groups(state, self.fraction, self.laps, self.sampler, rng)
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return learn_from_groups(memo, self.sampler, outcomes)
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        return learn_from_groups(planned, self.sampler, outcomes)
 
 
 @dataclass(frozen=True)
-class Singles:
+class Singles(Plan):
     """Every drawn client is a chain of its own (FedAvg): groups of one."""
 
     fraction: float = 0.2
@@ -55,18 +58,21 @@ class Singles:
         within("fraction", self.fraction, above=0, most=1)
         sampling.check(self.sampler)
 
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        return start_sampling(singles(sizes), sizes, self.sampler, probe)
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Singles:
+        return replace(self, fraction=fraction, sampler=sampler)
 
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return start(singles(sizes), sizes, self.sampler, survey)
+
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         return chains_of_groups(state, self.fraction, 1, self.sampler, rng)
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return learn_from_groups(memo, self.sampler, outcomes)
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        return learn_from_groups(planned, self.sampler, outcomes)
 
 
 @dataclass(frozen=True)
-class Ring:
+class Ring(Plan):
     """One chain through a `fraction` of all clients, in a new random order every lap (FedCyclic).
 
     Uniform unless another sampler says who; being drawn twice or with another weight makes no difference in one chain.
@@ -86,17 +92,25 @@ class Ring:
                 "uniform, which draws the same"
             )
 
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        return start_sampling(singles(sizes), sizes, self.sampler, probe)
+    @property
+    def one_chain(self) -> bool:
+        return True
 
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Ring:
+        return replace(self, fraction=fraction, sampler=sampler)
+
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return start(singles(sizes), sizes, self.sampler, survey)
+
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         select, order = rng.spawn(2)
-        memo, drawn = draw(state.memo, self.fraction, self.sampler, select)
-        clients = in_order(sorted(d.index for d in drawn), self.laps, order)
-        return {**memo, "log": {**memo["log"], "groups": 1}}, [Chain(state.batons[0], clients)]
+        drawn = draw(state.memo, self.fraction, self.sampler, select)
+        clients = in_order(sorted(one.index for one in drawn.draws), self.laps, order)
+        chains = [Chain(state.batons[0], clients)]
+        return Planned({**state.memo, "sampler": drawn.memo}, chains, 1, drawn.said, coming=drawn.coming)
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return learn_from_groups(memo, self.sampler, outcomes)
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        return learn_from_groups(planned, self.sampler, outcomes)
 
 
 def singles(sizes: Sequence[int]) -> Groups:
@@ -104,32 +118,42 @@ def singles(sizes: Sequence[int]) -> Groups:
     return tuple((client,) for client in range(len(sizes)))
 
 
-def start_sampling(groups: Groups, sizes: Sequence[int], sampler: Sampler, probe: Probe) -> Tree:
+def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey) -> Tree:
     """The memo of a plan that draws among groups."""
-    held_by = tuple(held(group, sizes) for group in groups)
-    return {"groups": groups, "sizes": held_by, "sampler": sampling.start(sampler, probe)}
+    return {"groups": groups, "sizes": tuple(held(group, sizes) for group in groups), "sampler": sampler.init(survey)}
 
 
-def draw(memo: Tree, fraction: float, sampler: Sampler, rng: np.random.Generator) -> tuple[Tree, list[Draw]]:
-    """Draw among the groups of the memo; what there is to say of the draw goes into the round's record."""
-    groups, sizes = memo["groups"], memo["sizes"]
-    known, drawn, said = sampling.draw(sampler, memo["sampler"], groups, sizes, share(fraction, len(groups)), rng)
-    return {**memo, "sampler": known, "log": {"sampling": said, "groups": len(groups)}}, drawn
+def draw(memo: Tree, fraction: float, sampler: Sampler, rng: np.random.Generator) -> Drawn:
+    """Draw among the groups of the memo."""
+    groups = memo["groups"]
+    return sampling.draw(sampler, memo["sampler"], groups, memo["sizes"], share(fraction, len(groups)), rng)
 
 
-def chains_of_groups(
-    state: State, fraction: float, laps: int, sampler: Sampler, rng: np.random.Generator
-) -> tuple[Tree, list[Chain]]:
+def chains_of_groups(state: State, fraction: float, laps: int, sampler: Sampler, rng: np.random.Generator) -> Planned:
     """Draw groups; each becomes a chain that starts from the current model."""
     select, order = rng.spawn(2)
-    memo, drawn = draw(state.memo, fraction, sampler, select)
-    groups = memo["groups"]
-    return memo, [Chain(state.batons[0], in_order(groups[d.index], laps, order), weight=d.weight) for d in drawn]
+    groups, drawn = state.memo["groups"], draw(state.memo, fraction, sampler, select)
+    chains = [Chain(state.batons[0], in_order(groups[d.index], laps, order), weight=d.weight) for d in drawn.draws]
+    return Planned(
+        {**state.memo, "sampler": drawn.memo},
+        chains,
+        len(groups),
+        drawn.said,
+        undescribed(state),
+        drawn.coming,
+    )
 
 
-def learn_from_groups(memo: Tree, sampler: Sampler, outcomes: Sequence[Outcome]) -> Tree:
+def undescribed(state: State) -> tuple[tuple[int, str], ...]:
+    """Who could not be described, and so is grouped at random: said once, in the first round."""
+    missing: tuple[tuple[int, str], ...] = () if state.round else state.memo.get("undescribed", ())
+    return missing
+
+
+def learn_from_groups(planned: Planned, sampler: Sampler, outcomes: Sequence[Outcome]) -> Tree:
     """Tell the sampler what came back."""
-    return {**memo, "sampler": sampling.learn(sampler, memo["sampler"], outcomes)}
+    memo, coming = planned.memo, planned.coming.get("sampler")
+    return {**memo, "sampler": sampler.learn(memo["sampler"], outcomes, coming)}
 
 
 def in_order(group: Sequence[int], laps: int, rng: np.random.Generator) -> tuple[int, ...]:

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedrelay.plans import sampling
-from fedrelay.plans.chains import Superclients, in_order
-from fedrelay.plans.sampling import Draw, share
-from fedrelay.types import Baton, Chain, Outcome, Probe, State, Tree
+from fedrelay.plans.chains import Superclients, in_order, undescribed
+from fedrelay.plans.sampling import Draw, Drawn, Sampler, share
+from fedrelay.types import Baton, Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 from fedrelay.vectors import blend
 
 
 @dataclass(frozen=True)
-class Handover:
+class Handover(Plan):
     """Every slot whose chain is done hands its baton to another random group at once; there is one slot for every group
     that takes part in a round (FedSeq 2022, Section III-C2; FedSeq journal 2024, Fig. 5)."""
 
     groups: Superclients
 
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
-        return {**self.groups.init(probe, sizes, rng), "at": {}}
+    @property
+    def sampler(self) -> Sampler:
+        return self.groups.sampler
 
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
+    @property
+    def laps(self) -> int:
+        return self.groups.laps
+
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Handover:
+        return replace(self, groups=self.groups.fitted(fraction=fraction, sampler=sampler, local=local))
+
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return {**self.groups.init(survey, sizes, rng), "at": {}}
+
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         select, order = rng.spawn(2)
         groups, at = state.memo["groups"], state.memo["at"]
         running = {outcome.chain.slot for outcome in state.waiting}
@@ -32,7 +43,8 @@ class Handover:
         avoid = {at[slot] for slot in running}
         if len(idle) == 1 and len(groups) > len(avoid) + 1:
             avoid.add(came_from(state, idle[0]))
-        memo, drawn = self.draw(state.memo, [g for g in range(len(groups)) if g not in avoid], len(idle), select)
+        found = self.draw(state.memo, [g for g in range(len(groups)) if g not in avoid], len(idle), select)
+        drawn = found.draws
         # Samplers may draw fewer (who is drawn twice counts more) or, when all slots are idle, everybody.
         slots = idle[: len(drawn)] if running else range(len(drawn))
         drawn = elsewhere(drawn[: len(slots)], [came_from(state, slot) for slot in slots])
@@ -41,22 +53,21 @@ class Handover:
             for slot, one in zip(slots, drawn, strict=True)
         ]
         now_at = {slot: one.index for slot, one in zip(slots, drawn, strict=True)}
-        return {**memo, "at": {**at, **now_at}}, chains
+        memo = {**state.memo, "sampler": found.memo, "at": {**at, **now_at}}
+        return Planned(memo, chains, len(groups), found.said, undescribed(state), found.coming)
 
-    def draw(
-        self, memo: Tree, candidates: Sequence[int], count: int, rng: np.random.Generator
-    ) -> tuple[Tree, list[Draw]]:
+    def draw(self, memo: Tree, candidates: Sequence[int], count: int, rng: np.random.Generator) -> Drawn:
         """Draw among some of the groups."""
         groups = tuple(memo["groups"][group] for group in candidates)
         sizes = [memo["sizes"][group] for group in candidates]
-        known, drawn, said = sampling.draw(self.groups.sampler, memo["sampler"], groups, sizes, count, rng)
+        drawn = sampling.draw(self.groups.sampler, memo["sampler"], groups, sizes, count, rng)
         # Weights are shares of the draws of this moment, of which there may be few: in the end every draw counts alike.
         part = count / share(self.groups.fraction, len(memo["groups"]))
-        placed = [Draw(candidates[d.index], None if d.weight is None else d.weight * part) for d in drawn]
-        return {**memo, "sampler": known, "log": {"sampling": said, "groups": len(memo["groups"])}}, placed
+        placed = [Draw(candidates[d.index], None if d.weight is None else d.weight * part) for d in drawn.draws]
+        return replace(drawn, draws=placed)
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return self.groups.learn(memo, outcomes)
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        return self.groups.learn(planned, outcomes)
 
 
 def start_of(state: State, slot: int) -> Baton:

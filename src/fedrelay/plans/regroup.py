@@ -12,14 +12,14 @@ import numpy as np
 from fedrelay import seeds
 from fedrelay.errors import within
 from fedrelay.plans.background import beside
-from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start_sampling
+from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start
 from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, held
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Sampler, Uniform, check
 from fedrelay.plans.side_process import aside
-from fedrelay.types import Chain, Outcome, Probe, State, Tree
+from fedrelay.types import Outcome, Plan, Planned, State, Survey, Tree, Work
 
 Moment = Literal["every_round", "growth"]
 MANY = 500
@@ -27,7 +27,7 @@ MANY = 500
 
 
 @dataclass(frozen=True)
-class Regrouped:
+class Regrouped(Plan):
     """As many groups as `growth` says, but no more than clients; every round a `fraction` of them train (FedGSP 2022,
     Alg. 1; FedSeq journal 2024, Alg. 1).
 
@@ -50,32 +50,37 @@ class Regrouped:
         check(self.sampler)
         within("laps", self.laps, least=1)
 
-    def init(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Tree:
+    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Regrouped:
+        return replace(self, fraction=fraction, sampler=sampler, grouping=self.grouping.trained_like(local))
+
+    def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
         if self.exact:
             Limits(groups=self.growth(1)).check(sizes)
-        traits = self.grouping.learn(probe, sizes, rng)
+        traits = self.grouping.learn(survey, sizes, rng)
         seed = int(rng.integers(2**62))
         groups = self.groups(traits, sizes, seed, 1)
         known = {"traits": traits.tree(), "clients": tuple(sizes), "seed": seed, "undescribed": traits.missing}
-        return {**start_sampling(groups, sizes, self.sampler, probe), **known}
+        return {**start(groups, sizes, self.sampler, survey), **known}
 
-    def __call__(self, state: State, rng: np.random.Generator) -> tuple[Tree, list[Chain]]:
-        memo, chains = chains_of_groups(state, self.fraction, self.laps, self.sampler, rng)
+    def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
+        planned, memo = chains_of_groups(state, self.fraction, self.laps, self.sampler, rng), state.memo
         if not self.shuffle:
-            rank = seeds.rng(memo["seed"], "order").permutation(len(memo["clients"]))
-            chains = [replace(chain, clients=in_fixed_order(chain.clients, rank.tolist())) for chain in chains]
+            rank = seeds.rng(memo["seed"], "order").permutation(len(memo["clients"])).tolist()
+            chains = [replace(chain, clients=in_fixed_order(chain.clients, rank)) for chain in planned.chains]
+            planned = replace(planned, chains=chains)
         upcoming = state.round + 2
         if self.regroups(len(memo["clients"]), upcoming):
             make = partial(self.groups, Traits.of(memo["traits"]), memo["clients"], memo["seed"], upcoming)
-            memo = {**memo, "next": beside(aside, make) if len(memo["clients"]) >= MANY else beside(make)}
-        return memo, chains
+            groups = beside(aside, make) if len(memo["clients"]) >= MANY else beside(make)
+            planned = replace(planned, coming={**planned.coming, "groups": groups})
+        return planned
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        known = {key: value for key, value in learn_from_groups(memo, self.sampler, outcomes).items() if key != "next"}
-        if "next" not in memo:
+    def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
+        known = learn_from_groups(planned, self.sampler, outcomes)
+        if "groups" not in planned.coming:
             return known
-        groups = memo["next"].result()
-        return {**known, "groups": groups, "sizes": tuple(held(group, memo["clients"]) for group in groups)}
+        groups: Groups = planned.coming["groups"].result()
+        return {**known, "groups": groups, "sizes": tuple(held(group, known["clients"]) for group in groups)}
 
     def regroups(self, clients: int, round: int) -> bool:
         """Whether the groups of this round are not those of the round before."""

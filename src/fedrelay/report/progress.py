@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedrelay.runs.record import Line, Recorder
-from fedrelay.tasks.task import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 MOST_DROPS = 5
@@ -50,32 +49,20 @@ def bars(console: Console) -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Engine):
     """An engine around an engine: what clients do before the first round has a bar of its own as it comes in."""
 
-    engine: Engine
-    progress: Progress
-
-    @property
-    def task(self) -> Task:
-        return self.engine.task
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        return self.engine.sizes
-
-    @property
-    def seed(self) -> int:
-        return self.engine.seed
+    def __init__(self, engine: Engine, progress: Progress) -> None:
+        self.engine, self.progress = engine, progress
+        self.task, self.sizes, self.seed = engine.task, engine.sizes, engine.seed
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
-        return getattr(self.engine, "settings", None)
+        return self.engine.settings
 
     @property
     def explanation(self) -> str:
-        return getattr(self.engine, "explanation", "")
+        return self.engine.explanation
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         outcomes = self.engine.run(work, chains, shared, round)
@@ -96,10 +83,13 @@ class Watched:
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         self.engine.remember(round, memories)
 
+    def close(self) -> None:
+        self.engine.close()
+
 
 def tell_engine(engine: Engine, told: str, console: Console) -> str:
     """Say how the engine chose to run, whenever it chooses."""
-    explanation: str = getattr(engine, "explanation", "")
+    explanation = engine.explanation
     if explanation and explanation != told and console.is_terminal:
         console.print(f"engine: {explanation}", style="dim", markup=False, highlight=False, soft_wrap=True)
     return explanation

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fedrelay.runs import measures
-from fedrelay.tasks.task import Task
+from fedrelay.tasks import Task
 from fedrelay.types import Outcome, Tree, Vector, Work
 
 DIRECTIONS = ("server_to_client", "client_to_server", "client_to_client")
@@ -69,14 +69,9 @@ def traffic(outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed
 
 def describing(outcome: Outcome, work: Work, model: Vector) -> Traffic:
     """What it took to describe a client: the model, if the work reads it, to the client; and what it tells, back."""
-    down, up = int(reads_model(work)), len(outcome.reports)
+    down, up = int(work.reads_model), len(outcome.reports)
     sizes = (down * size_of(model), sum(size_of(report.uplink) for report in outcome.reports), 0)
     return Traffic((down, up, 0), sizes, describing=(down + up, sum(sizes)))
-
-
-def reads_model(work: Work) -> bool:
-    """Whether a client needs the initial model for this; a work that does not says `reads_model = False`."""
-    return bool(getattr(work, "reads_model", True))
 
 
 def vectors_in(tree: object, model: Vector) -> int:
@@ -115,9 +110,9 @@ def operations(task: Task, example: torch.Tensor) -> int:
     """Floating-point operations of one training step on one example; backwards costs twice what forwards does."""
     from torch.utils.flop_counter import FlopCounterMode  # here, because few need it and it takes its time to import
 
-    task.desk.load(task.init(0), training=False)
+    network = task.network().eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        task.desk.network(example)
+        network(example)
     return 3 * int(counter.get_total_flops())
 
 

@@ -11,8 +11,8 @@ from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
-from fedrelay.tasks.task import Task
-from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Tree, Vector, Work
+from fedrelay.tasks import OneModel, Predictor, Task
+from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Planned, Report, State, Vector, Work
 from fedrelay.vectors import blend, is_finite
 
 
@@ -40,17 +40,24 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
-    probe = Probing(engine, params, pace)
-    memo = algorithm.plan.init(probe, engine.sizes, seeds.rng(engine.seed, "plan"))
+    survey = ClientSurvey(engine, params, pace)
+    memo = algorithm.plan.init(survey, engine.sizes, seeds.rng(engine.seed, "plan"))
     shared, server = algorithm.merge.init(params, len(engine.sizes))
-    batons = (Baton(params),) * algorithm.slots
-    trainable, examples = engine.task.layout.trainable, sum(engine.sizes)
-    memo = {**memo, "described": astuple(probe.traffic)}
-    return State(0, batons, shared, server, memo, clock=probe.seconds, trainable=trainable, examples=examples)
+    return State(
+        0,
+        (Baton(params),),
+        shared,
+        server,
+        memo,
+        clock=survey.seconds,
+        trainable=engine.task.layout.trainable,
+        examples=sum(engine.sizes),
+        described=astuple(survey.traffic),
+    )
 
 
 @dataclass
-class Probing:
+class ClientSurvey:
     """Runs a Work once on every client, before the first round (in round 0), from the initial model; and counts what
     that takes: traffic, and simulated seconds, if there is a pace. All clients work at the same time."""
 
@@ -78,8 +85,7 @@ class Probing:
 
 def adapted(algorithm: Algorithm, task: Task) -> Task:
     """The task as the method's update asks for it (FedFusion adds a module); a model that lacks a part is refused."""
-    adapt = getattr(algorithm.update, "adapt", None)
-    return task if adapt is None else adapt(task)
+    return algorithm.update.adapt(task)
 
 
 @operator_threads(1)  # the server's sums are short: a second thread would only take its core from a worker
@@ -87,9 +93,9 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     """One round: plan, relay, merge."""
     began = time.perf_counter()
     round = state.round + 1
-    memo, chains = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
-    check(chains, round)
-    outcomes = list(engine.run(algorithm.update, chains, state.shared, round))
+    planned = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
+    check(planned.chains, round)
+    outcomes = list(engine.run(algorithm.update, planned.chains, state.shared, round))
     if latency is not None and not algorithm.pooled:
         pace = latency.draw(len(engine.sizes), engine.seed)
         outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed)
@@ -99,16 +105,17 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     ready, waiting = algorithm.barrier(state, good)
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
-    known = replace(state, memo=algorithm.plan.learn(memo, back), waiting=tuple(waiting), clock=clock)
+    memo = algorithm.plan.learn(planned, back)
+    known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups)
     merged = algorithm.merge(known, ready) if ready else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     log = {
-        "groups": len(chains),
-        **describe(round, outcomes),
-        **known.memo.get("log", {}),
-        **undescribed(known.memo, round),
-        **paid(algorithm, outcomes, state).log(),
+        "groups": planned.groups,
+        **activity(round, outcomes),
+        **({"sampling": planned.sampling} if planned.sampling else {}),
+        **undescribed(planned),
+        **traffic_of(algorithm, outcomes, state).log(),
         "simulated_seconds": None if latency is None or algorithm.pooled else clock - began_at(state),
         "seconds": time.perf_counter() - began,
     }
@@ -117,16 +124,19 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     return after
 
 
-def deployed(state: State) -> Vector:
-    """The model one would use now: the baton, or the mean of several by the weight they have gathered."""
-    return blend(state.batons)
+def deployed(state: State, algorithm: Algorithm | None = None) -> Predictor:
+    """What one would use now: as the method says, or else the baton, or the mean of several by the weight they have
+    gathered."""
+    if algorithm is None or algorithm.predictor is None:
+        return OneModel(blend(state.batons))
+    return algorithm.predictor(state)
 
 
-def paid(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
+def traffic_of(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
     """What the round sent, the first one with what was sent to describe clients; a centralised one sends nothing."""
     if algorithm.pooled:
         return costs.Traffic()
-    before = costs.Traffic(*() if state.round else state.memo.get("described", ()))
+    before = costs.Traffic(*() if state.round else state.described)
     return before + costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
 
 
@@ -148,7 +158,7 @@ def check(chains: Sequence[Chain], round: int) -> None:
         raise RunFailed(f"round {round}: the plan made no chain")
 
 
-def describe(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
+def activity(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
     """What a round did."""
     reports = [report for outcome in outcomes for report in outcome.reports]
     examples = sum(report.examples for report in reports)
@@ -170,9 +180,9 @@ def describe(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
     }
 
 
-def undescribed(memo: Tree, round: int) -> dict[str, object]:
+def undescribed(planned: Planned) -> dict[str, object]:
     """In the record of the first round: who could not be described, and so was grouped at random."""
-    missing = memo.get("undescribed", ()) if round == 1 else ()
+    missing = planned.undescribed
     return {"undescribed": [{"client": client, "reason": reason} for client, reason in missing]} if missing else {}
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from fedrelay.runs import checkpoint, measures
 from fedrelay.runs.costs import DIRECTIONS, estimates
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.loop import deployed, start, train
+from fedrelay.tasks import Workspaces, evaluate
 from fedrelay.types import Algorithm, Engine, State, Tree
 
 Line = dict[str, Any]
@@ -77,6 +79,11 @@ class Recorder:
     tables: Mapping[str, Any] | None = None
     """The resolved configuration; without one, what the objects say of themselves is written."""
     _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _workspaces(self) -> Workspaces:
+        """Where the model is tested."""
+        return Workspaces(self.engine.task)
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
@@ -172,12 +179,13 @@ class Recorder:
 
     def _check_model(self, state: State, memories: Mapping[int, Tree]) -> None:
         """The saved vectors must be of this model: what is deployed, and what clients keep."""
-        saved, layout = len(deployed(state)), self.engine.task.layout
+        saved, layout = len(state.batons[0].params), self.engine.task.layout
         if saved != layout.size:
             raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {layout.size}")
-        for name in getattr(self.algorithm.update, "keeps", ()):
+        for name in self.algorithm.update.keeps:
             sizes = {client: len(memory[name]) for client, memory in memories.items() if name in memory}
-            client = next((client for client, size in sizes.items() if size != layout.trainable), None)
+            right = (layout.trainable, layout.size)
+            client = next((client for client, size in sizes.items() if size not in right), None)
             if client is not None:
                 raise BadInput(
                     f"{self.path}: client {client} keeps {name!r} with {sizes[client]} numbers, the configured model "
@@ -193,7 +201,7 @@ class Recorder:
     def _line(self, state: State) -> Line:
         metrics: Mapping[str, float] = {}
         if state.round % self.evaluate.every == 0 or state.round == self.rounds:
-            metrics = self.engine.task.evaluate(deployed(state), self.test)
+            metrics = evaluate(deployed(state, self.algorithm), self.test, self._workspaces)
         log = dict(state.log)
         who = list(log.pop("participants"))  # too long a list for every line
         seen = None if self.classes is None else int(self.classes[who].any(axis=0).sum())
@@ -201,7 +209,7 @@ class Recorder:
 
     def _note_engine(self) -> None:
         """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""
-        settings, path = getattr(self.engine, "settings", None), self.path / "config.toml"
+        settings, path = self.engine.settings, self.path / "config.toml"
         if settings is None or settings == self._noted.get("engine") or not path.is_file():
             return
         tables = {**tomllib.loads(path.read_text()), "engine": dict(settings)}
@@ -252,7 +260,7 @@ class Recorder:
             "seconds": seconds,
             "examples_per_second": examples / seconds if seconds else None,
             "drops": sum(len(line["drops"]) for line in lines),
-            "params_sha256": vectors.sha256(deployed(state)),
+            "params_sha256": vectors.sha256(*deployed(state, self.algorithm).vectors),
         }
 
 

@@ -61,7 +61,7 @@ class Row:
                 found.append(float(value))
         return found
 
-    def spread(self, *keys: str, unit: Callable[[float], str]) -> str:
+    def over_seeds(self, *keys: str, unit: Callable[[float], str]) -> str:
         """Mean ± standard deviation over seeds; nothing if some seed never got there."""
         values = self.values(*keys)
         if not values or len(values) < len(self.summaries):
@@ -227,12 +227,12 @@ REACHED: tuple[Figure, ...] = (
 def cells_of(row: Row, shares: Sequence[str], figures: Sequence[Figure]) -> list[str]:
     """One line of the table."""
     percent, whole = "{:.1%}".format, "{:.0f}".format
-    reached = [row.spread(figure, share, unit=unit) for figure, _, unit in figures for share in shares]
-    megabytes = row.spread("bytes", "total", unit=millions)
-    messages, seconds = row.spread("messages", "total", unit=whole), row.spread("seconds", unit="{:.1f}".format)
-    accuracy = row.spread("accuracy", unit=percent) if row.summaries else "failed"
-    steadiness = [row.spread("jump", unit=percent), row.spread("classes", unit="{:.1f}".format)]
-    best = row.spread("best_accuracy", unit=percent)
+    reached = [row.over_seeds(figure, share, unit=unit) for figure, _, unit in figures for share in shares]
+    megabytes = row.over_seeds("bytes", "total", unit=millions)
+    messages, seconds = row.over_seeds("messages", "total", unit=whole), row.over_seeds("seconds", unit="{:.1f}".format)
+    accuracy = row.over_seeds("accuracy", unit=percent) if row.summaries else "failed"
+    steadiness = [row.over_seeds("jump", unit=percent), row.over_seeds("classes", unit="{:.1f}".format)]
+    best = row.over_seeds("best_accuracy", unit=percent)
     return [row.name, accuracy, best, *reached, messages, megabytes, *steadiness, seconds]
 
 

@@ -1,4 +1,7 @@
-"""The tables of docs/choose-a-method.md, read off the code: `python -m fedrelay.guide docs/choose-a-method.md`."""
+"""The tables of docs/choose-a-method.md, read off the code.
+
+`python -m fedrelay.studies.method_tables docs/choose-a-method.md` renews them.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,14 @@ import torch
 from torch import nn
 
 from fedrelay import config
-from fedrelay.algorithms import ALGORITHMS
+from fedrelay.algorithms import ALGORITHMS, method
 from fedrelay.config import catalogue
 from fedrelay.data import Federation, Iid, digits
 from fedrelay.errors import BadInput
 from fedrelay.models import Own
 from fedrelay.runs.loop import adapted, train
-from fedrelay.tasks.task import Task
-
-COMMON = ("fraction", "sampler", "merge")
-"""Knobs that every method has."""
-
-WHEN = {
-    "centralized": "As the bound that no federated method passes: its accuracy is the target of the others.",
-    "fedavg": "First, and whenever clients are alike: nothing is cheaper, and everything is compared with it.",
-    "fedcyclic": "When clients can reach one another and rounds may take long: the quickest start, no parallel work.",
-    "fedseq": "When clients are unlike and can reach one another: every chain sees a mix that is like the whole.",
-    "fedseqinter": "As fedseq, when few merges matter more than a model of one piece at any moment.",
-    "fedasyncseq": "As fedseqinter, when some clients are far slower than others.",
-    "fedseq2par": "As fedseq, when training is long: the quick start of chains, then the steady end of many models.",
-    "fedgsp": "As fedseq2par, when clients may tell how many examples of each class they have.",
-    "naivegsp": "To see what growth and like groups add to FedGSP.",
-    "naivegsp_icg": "To see what growth adds to FedGSP.",
-}
-"""When to use a method whose docstring has no paragraph that says so."""
-
-VALUES = {
-    "fedprox": "mu 0.01; with fedseqinter 1 (FedSeq 2022)",
-    "feddyn": "alpha 0.1; with fedseqinter 1 (FedSeq 2022); 0.001 to 0.015 (its authors, later)",
-    "scaffold": "option I, server_lr 1 (FedSeq's authors)",
-    "fedsam": "rho 0.05 (Foret et al. 2021)",
-    "fedmmd": "weight 0.1 (Yao et al. 2018)",
-    "fedfusion": "decay 0.9 (Yao et al. 2019)",
-    "fedavgm": "momentum 0.9 (Reddi et al. 2021)",
-    "fedadagrad": "beta1 0, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
-    "fedadam": "beta1 0.9, beta2 0.99, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
-    "fedyogi": "beta1 0.9, beta2 0.99, tau 1e-3, server_lr from a grid (Reddi et al. 2021)",
-    "fedseq": "min_examples 800, max_clients 11, laps 1 (FedSeq 2022, 500 clients of CIFAR)",
-    "fedseqinter": "period: the number of groups (FedSeq 2022)",
-    "fedasyncseq": "period: the number of groups (journal 2024)",
-    "fedgsp": "fraction 0.3, logarithmic growth, alpha 2, beta 10 (FedGSP 2022, FEMNIST)",
-}
-"""What the papers used; fraction 0.2 and one local epoch unless it is said here."""
+from fedrelay.tasks import Task
+from fedrelay.types import Algorithm
 
 
 @dataclass(frozen=True)
@@ -73,20 +42,21 @@ def methods() -> str:
     measured = {name: measure(name) for name in ALGORITHMS}
     plain = measured["fedavg"].messages
     rows = []
-    for name, recipe in ALGORITHMS.items():
-        facts = measured[name]
-        kept = [f"{vector} (a model's size)" for vector in getattr(recipe().update, "keeps", ())]
+    for name, row in ALGORITHMS.items():
+        facts, algorithm = measured[name], method(row.recipe())
+        kept = [f"{vector} (a model's size)" for vector in algorithm.update.keeps]
         traffic = f"{facts.messages / plain:.2g}" if facts.messages else "none"
-        texts = (catalogue.about(recipe), when(name, recipe), needs(name, recipe, facts), knobs(recipe))
+        texts = (catalogue.about(row.recipe), said(row.recipe, "When "), needs(algorithm, facts), knobs(row.recipe))
         idea, use, wants, settings = texts
-        rows.append([f"`{name}`", idea, use, ", ".join(kept) or "–", traffic, wants, settings, VALUES.get(name, "–")])
+        values = said(row.recipe, "Papers: ").removeprefix("Papers: ")
+        rows.append([f"`{name}`", idea, use, ", ".join(kept) or "–", traffic, wants, settings, values])
     columns = ["method", "idea", "when to use it", "state on clients", "traffic", "needs", "knobs", "papers' values"]
     return markdown(columns, rows)
 
 
 def measure(name: str) -> Facts:
     """Two rounds on a few digits, groups of ten where there are groups."""
-    settings = {"max_clients": 10} if "max_clients" in inspect.signature(ALGORITHMS[name]).parameters else {}
+    settings = {"max_clients": 10} if "max_clients" in inspect.signature(ALGORITHMS[name].recipe).parameters else {}
     tables: dict[str, Any] = {
         "data": {"name": "digits", "clients": 100},
         "model": {"name": "mlp", "hidden": [2]},
@@ -103,19 +73,18 @@ def measure(name: str) -> Facts:
     return Facts(messages / visits, across > 0)
 
 
-def when(name: str, recipe: Callable[..., Any]) -> str:
-    """When to use it: a paragraph of the docstring that begins so, or our own words."""
+def said(recipe: Callable[..., Any], beginning: str) -> str:
+    """The paragraph of the docstring that begins so."""
     paragraphs = (" ".join(part.split()) for part in (inspect.getdoc(recipe) or "").split("\n\n"))
-    return next((text for text in paragraphs if text.startswith(("When ", "Where "))), WHEN.get(name, "–"))
+    return next((text for text in paragraphs if text.startswith(beginning)), "–")
 
 
-def needs(name: str, recipe: Callable[..., Any], facts: Facts) -> str:
+def needs(algorithm: Algorithm, facts: Facts) -> str:
     """What must be there for it."""
-    algorithm = recipe()
     wanted = [
         (facts.across, "clients that reach one another"),
         (algorithm.relayed, "a server that passes models on"),
-        (bool(getattr(algorithm.update, "keeps", ())), "clients that come back and keep state"),
+        (bool(algorithm.update.keeps), "clients that come back and keep state"),
         (not takes(algorithm, Own(Bare())), "a model with body and head"),
         ("ClassHistogram" in repr(algorithm.plan), "class counts from clients"),
         (algorithm.pooled, "all data in one place"),
@@ -135,7 +104,7 @@ class Bare(nn.Module):
         return logits
 
 
-def takes(algorithm: Any, model: Own) -> bool:
+def takes(algorithm: Algorithm, model: Own) -> bool:
     """Whether the method takes such a model."""
     federation = Federation.split(digits(), Iid(), 2)
     try:
@@ -147,7 +116,7 @@ def takes(algorithm: Any, model: Own) -> bool:
 
 def knobs(recipe: Callable[..., Any]) -> str:
     """Its own parameters, with their defaults."""
-    found = {key: value for key, value in catalogue.parameters(recipe).items() if key not in COMMON}
+    found = catalogue.parameters(recipe)
     return (
         ", ".join(f"`{key}`" if value is None else f"`{key} = {short(value)}`" for key, value in found.items()) or "–"
     )
@@ -167,7 +136,7 @@ def short(value: Any) -> Any:
 
 def choices(kind: str) -> str:
     """The table of everything of one kind."""
-    rows = [[f"`{name}`", catalogue.about(target), knobs(target)] for name, target in catalogue.KINDS[kind].items()]
+    rows = [[f"`{name}`", catalogue.about(target), knobs(target)] for name, target in catalogue.targets(kind).items()]
     return markdown([kind.removesuffix("s"), "what it does", "knobs"], rows)
 
 
@@ -179,8 +148,8 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "merges": lambda: choices("merges"),
-    "pulls": lambda: choices("pulls"),
-    "objectives": lambda: choices("objectives"),
+    "terms": lambda: choices("terms"),
+    "optimisers": lambda: choices("optimisers"),
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrelay.data.federation import ClientData, Examples
-from fedrelay.kernels.layers import PADDING
+from fedrelay.tasks import PADDING
 
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | int]
 """Inputs, targets, and how many examples they are (for several visits: of each)."""
@@ -39,16 +39,23 @@ CHUNK = 1 << 20
 """About so many bytes of inputs are gathered at once: several small batches cost hardly more than one."""
 
 
-def alone(row: Row) -> Iterator[Batch]:
-    """The batches of one visit."""
+def alone(row: Row) -> Iterator[Iterator[Batch]]:
+    """The batches of one visit, pass by pass."""
     client, batch = row.client, row.batch
     draw = row.draw if client.examples.draws else None
     several = 1 if draw else max(CHUNK // (math.prod(client.examples.shape) * 4 * batch), 1)
     for order in row.passes:
-        for positions in torch.split(order, several * batch):
-            x, y = client.take(positions, draw)
-            for part, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
-                yield part, targets, targets.shape[0]
+        yield in_chunks(client, order, batch, several, draw)
+
+
+def in_chunks(
+    client: ClientData, order: torch.Tensor, batch: int, several: int, draw: np.random.Generator | None
+) -> Iterator[Batch]:
+    """The batches of one pass, several of them gathered at once."""
+    for positions in torch.split(order, several * batch):
+        x, y = client.take(positions, draw)
+        for part, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
+            yield part, targets, targets.shape[0]
 
 
 def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:

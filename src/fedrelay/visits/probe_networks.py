@@ -16,8 +16,8 @@ from torch import nn
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.models import Network, Own
-from fedrelay.tasks.task import Task
-from fedrelay.types import Vector
+from fedrelay.tasks import Task
+from fedrelay.types import Vector, Visit
 
 
 class ProbeNetwork(Protocol):
@@ -27,7 +27,7 @@ class ProbeNetwork(Protocol):
         """Refuse a task whose inputs it cannot take."""
         ...
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module: ...
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module: ...
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class EfficientNetLite0:
                     "it; or take the probe model (the network that is trained), or one of your own"
                 )
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module:
-        return Images(efficientnet_lite0(max(*task.shape[1:], self.side)), self.side)
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module:
+        return Images(efficientnet_lite0(max(*visit.task.shape[1:], self.side)), self.side)
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +89,7 @@ class ResNet18File:
         images_only(task, "resnet18")
         resnet18(self.weights)
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module:
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module:
         return Images(resnet18(self.weights), self.side)
 
 
@@ -117,7 +117,7 @@ class OwnFeatures:
     def check(self, task: Task) -> None:
         pass
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module:
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module:
         return deepcopy(self.module)
 
 
@@ -126,15 +126,16 @@ class SameModel:
     """The network that is trained itself, with its initial weights and a new head. It takes what the run takes."""
 
     def check(self, task: Task) -> None:
-        if not isinstance(task.desk.network, Network):
+        network = task.network()
+        if not isinstance(network, Network):
             raise BadInput(
-                f"{type(task.desk.network).__name__} does not say what its head is: give Task2Vec a probe that returns "
+                f"{type(network).__name__} does not say what its head is: give Task2Vec a probe that returns "
                 "features, OwnFeatures(module)"
             )
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module:
-        task.desk.load(params, training=False)
-        network = task.desk.network
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module:
+        visit.workspaces.main.load(params, training=False)
+        network = visit.workspaces.main.network
         assert isinstance(network, Network)
         return network.body
 
@@ -161,9 +162,9 @@ class CausalTransformer:
                 "efficientnet_lite0 takes images, model whatever the run takes"
             )
 
-    def __call__(self, task: Task, params: Vector, seed: int, /) -> nn.Module:
-        with seeds.torch_seed(seed, "probe network"):
-            return TokenTransformer(task.classes, task.shape[0], self)
+    def __call__(self, params: Vector, visit: Visit, /) -> nn.Module:
+        with seeds.torch_seed(visit.seed, "probe network"):
+            return TokenTransformer(visit.task.classes, visit.task.shape[0], self)
 
 
 class TokenTransformer(nn.Module):

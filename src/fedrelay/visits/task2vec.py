@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,17 +13,16 @@ from torch.nn import functional
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.tasks.task import Task
-from fedrelay.types import Baton, Report, Tree, Visit, Work
+from fedrelay.tasks import PADDING, OutputLoss, Task
+from fedrelay.types import Baton, Kind, Report, Result, Trait, Visit
 from fedrelay.visits.probe_networks import EfficientNetLite0, ProbeNetwork, SameModel
 
-PADDING = -100  # a target that does not count
 FORWARD = 256
 HEAD_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Task2Vec:
+class Task2Vec(Trait):
     """The diagonal Fisher information of a probe network's filters, after fitting a new head to the client's data
     (FedSeq journal 2024, ψ_t2v, Eq. 3). It needs no public data, and only the head is trained.
 
@@ -41,9 +40,7 @@ class Task2Vec:
     draws: int = 24
     batch: int = 4
     most: int = 100
-    kind: ClassVar[Literal["information"]] = "information"
-    variance: ClassVar[float] = 1.0
-    standardise: ClassVar[bool] = False
+    kind: ClassVar[Kind] = "information"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "samples", "draws", "batch", "most"):
@@ -55,18 +52,15 @@ class Task2Vec:
     def reads_model(self) -> bool:
         return isinstance(self.probe, SameModel)
 
-    def trained_like(self, local: Work) -> Task2Vec:
-        return self
-
-    def check(self, task: Task) -> None:
-        if task.model.loss == "output":
+    def check(self, task: Task, /) -> None:
+        if isinstance(task.loss, OutputLoss):
             raise BadInput("Task2Vec needs examples with classes; these have none")
         self.probe.check(task)
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         client = visit.client
         draw = seeds.rng(visit.seed, "task2vec", client.id)
-        body = self.probe(visit.task, baton.params, visit.seed)
+        body = self.probe(baton.params, visit)
         body.eval()
         rows = torch.from_numpy(draw.permutation(client.size)[: self.most])
         with seeds.torch_seed(visit.seed, "task2vec", client.id):

@@ -12,17 +12,17 @@ import torch
 from torch import nn
 
 from fedrelay.errors import BadInput, within
-from fedrelay.tasks.task import EVALUATION_BATCH, Task
-from fedrelay.types import Baton, Report, Tree, Visit, Work
+from fedrelay.tasks import EVALUATION_BATCH, PADDING, OutputLoss, Task
+from fedrelay.types import Baton, Kind, Report, Result, Trait, Visit, Work
+from fedrelay.visits.optimisers import Sgd
 from fedrelay.visits.schedules import Constant
-from fedrelay.visits.sgd import Sgd
 from fedrelay.visits.task2vec import Task2Vec
-
-PADDING = -100  # a target that does not count
+from fedrelay.visits.terms import Sharpness
+from fedrelay.visits.training import Training
 
 
 @dataclass(frozen=True)
-class ClassifierWeights:
+class ClassifierWeights(Trait):
     """The weights of the linear layers (all, the last two or the last one) after `epochs` of training on the client
     alone, from the common initial model; the server keeps the principal components that hold `variance` of their
     variance (FedSeq 2022, ψ_clf).
@@ -36,33 +36,34 @@ class ClassifierWeights:
     epochs: int = 10
     variance: float = 0.9
     standardise: bool = False
-    local: Sgd | None = None
-    kind: ClassVar[Literal["weights"]] = "weights"
+    local: Training | None = None
+    kind: ClassVar[Kind] = "weights"
 
     def __post_init__(self) -> None:
         within("epochs", self.epochs, least=1)
         within("variance", self.variance, above=0, most=1)
 
-    def trained_like(self, local: Work) -> ClassifierWeights:
+    def trained_like(self, local: Work, /) -> ClassifierWeights:
         return replace(self, local=self.local or own(local))
 
-    def check(self, task: Task) -> None:
-        linear_layers(task.desk.network, self.layers)
+    def check(self, task: Task, /) -> None:
+        linear_layers(task.network(), self.layers)
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
-        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit.task)})
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit)})
 
-    def of(self, trained: Baton, task: Task) -> torch.Tensor:
+    def of(self, trained: Baton, visit: Visit) -> torch.Tensor:
         """The trait of a client whose model this is."""
         if self.layers == "model":
-            return trained.params[: task.layout.trainable]
-        pieces = task.layout.pieces(trained.params)
-        return torch.cat([pieces[name].reshape(-1) for name in linear_layers(task.desk.network, self.layers)])
+            return visit.weights(trained.params)
+        pieces = visit.task.layout.pieces(trained.params)
+        names = linear_layers(visit.workspaces.main.network, self.layers)
+        return torch.cat([pieces[name].reshape(-1) for name in names])
 
 
 @dataclass(frozen=True)
-class Confidence:
+class Confidence(Trait):
     """How sure of each class the client's model is, after `epochs` of training on the client alone, on public exemplars
     of that class (FedSeq 2022, ψ_conf; journal 2024, Eq. 2).
 
@@ -73,39 +74,38 @@ class Confidence:
 
     epochs: int = 10
     rule: Literal["softmax", "published"] = "softmax"
-    local: Sgd | None = None
-    kind: ClassVar[Literal["shares"]] = "shares"
-    variance: ClassVar[float] = 1.0
-    standardise: ClassVar[bool] = False
+    local: Training | None = None
+    kind: ClassVar[Kind] = "shares"
 
     def __post_init__(self) -> None:
         within("epochs", self.epochs, least=1)
 
-    def trained_like(self, local: Work) -> Confidence:
+    def trained_like(self, local: Work, /) -> Confidence:
         return replace(self, local=self.local or own(local))
 
-    def check(self, task: Task) -> None:
+    def check(self, task: Task, /) -> None:
         if task.public is None:
             raise BadInput(
                 "confidence vectors need public exemplars: exemplars = 10 under [data] holds ten test examples of each "
                 "class out for them"
             )
-        if task.model.loss == "output":
+        if isinstance(task.loss, OutputLoss):
             raise BadInput("confidence vectors need a model that tells classes apart; this one returns its own loss")
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
-        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit.task)})
+        return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit)})
 
     @torch.no_grad()
-    def of(self, trained: Baton, task: Task) -> torch.Tensor:
+    def of(self, trained: Baton, visit: Visit) -> torch.Tensor:
         """The trait of a client whose model this is."""
+        task, workspace = visit.task, visit.workspaces.main
         self.check(task)
         assert task.public is not None
         sums, counts = torch.zeros(task.classes), torch.zeros(task.classes)
-        task.desk.load(trained.params, training=False)
+        workspace.load(trained.params, training=False)
         for x, y in task.public.batches(EVALUATION_BATCH):
-            output, target = predictions(task.desk.network(x), y)
+            output, target = predictions(workspace.network(x), y)
             scores = output.softmax(-1) if self.rule == "published" else output
             sums.index_add_(0, target, scores.gather(1, target[:, None])[:, 0])
             counts.index_add_(0, target, torch.ones(len(target)))
@@ -114,50 +114,49 @@ class Confidence:
 
 
 @dataclass(frozen=True)
-class Together:
+class SeveralTraits(Work):
     """Several traits of one training: every client trains alone once, and tells all of them, as trait0, trait1, …"""
 
     parts: tuple[ClassifierWeights | Confidence, ...]
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         first = self.parts[0]
         after, examples = trained_alone(first.local, first.epochs, baton, visit)
-        uplink = {f"trait{number}": part.of(after, visit.task) for number, part in enumerate(self.parts)}
+        uplink = {f"trait{number}": part.of(after, visit) for number, part in enumerate(self.parts)}
         return baton, visit.memory, Report(visit.client.id, examples, uplink=uplink)
 
 
 @dataclass(frozen=True)
-class ClassHistogram:
+class ClassHistogram(Trait):
     """How many examples of each class the client has (FedGSP 2022, V_k). Nothing is trained, but the client reveals its
     label distribution, and its size, to the server: choose another trait where that is private."""
 
-    kind: ClassVar[Literal["counts"]] = "counts"
-    reads_model: ClassVar[bool] = False
-    variance: ClassVar[float] = 1.0
-    standardise: ClassVar[bool] = False
+    kind: ClassVar[Kind] = "counts"
 
-    def trained_like(self, local: Work) -> ClassHistogram:
-        return self
+    @property
+    def reads_model(self) -> bool:
+        return False
 
-    def check(self, task: Task) -> None:
-        if task.model.loss == "output":
+    def check(self, task: Task, /) -> None:
+        if isinstance(task.loss, OutputLoss):
             raise BadInput("a histogram of classes needs examples with classes; these have none")
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         self.check(visit.task)
         y = visit.client.examples.y[visit.client.rows].reshape(-1).long()
         counts = torch.bincount(y[y != PADDING], minlength=visit.task.classes).float()
         return baton, visit.memory, Report(visit.client.id, 0, uplink={"trait": counts})
 
 
-def own(local: Work) -> Sgd | None:
-    """How the run trains, without what belongs to its method (pulls, objectives, schedules)."""
-    if not isinstance(local, Sgd):
+def own(local: Work) -> Training | None:
+    """How the run trains, without what belongs to its method (terms, schedules, the choice of an epoch)."""
+    if not isinstance(local, Training):
         return None
-    return replace(local, pull=None, objective=None, schedule=Constant())
+    terms = tuple(term for term in local.terms if isinstance(term, Sharpness))
+    return replace(local, terms=terms, schedule=Constant(), keep="last", validation=0.0)
 
 
-def trained_alone(local: Sgd | None, epochs: int, baton: Baton, visit: Visit) -> tuple[Baton, int]:
+def trained_alone(local: Training | None, epochs: int, baton: Baton, visit: Visit) -> tuple[Baton, int]:
     """The model after this many epochs on the client, and how many examples that took."""
     after, _, report = replace(local or Sgd(), epochs=epochs, steps=None)(baton, visit)
     return after, report.examples

@@ -11,7 +11,7 @@ import torch
 
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.worker import Done, Job, Round
-from fedrelay.engines.pool.workers import Crew
+from fedrelay.engines.pool.workers import WorkerPool
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Baton, Chain, Outcome, Tree
@@ -36,17 +36,17 @@ class Queue(Protocol):
         ...
 
 
-def dispatch(crew: Crew, current: Round, queue: Queue, memory: Memory) -> Iterator[Outcome]:
+def dispatch(pool: WorkerPool, current: Round, queue: Queue, memory: Memory) -> Iterator[Outcome]:
     """One outcome per chain, in the order of the chains, whichever ends first."""
     chains, found, following = current.chains, dict[int, Outcome](), 0
     try:
         while following < len(chains):
             with operator_threads(1):  # a second one would only take its core from a worker
-                for one in crew.idle():
+                for one in pool.idle():
                     numbers = queue.take()
                     if numbers:
-                        crew.give(one, Job(numbers, known(memory, chains, numbers)))
-                for job, reply in crew.replies():
+                        pool.give(one, Job(numbers, known(memory, chains, numbers)))
+                for job, reply in pool.replies():
                     if reply is None:
                         queue.put_back(job.numbers)
                         continue
@@ -57,7 +57,7 @@ def dispatch(crew: Crew, current: Round, queue: Queue, memory: Memory) -> Iterat
                 yield found.pop(following)
                 following += 1
     finally:  # also when the consumer has seen enough, or Ctrl-C
-        crew.rest()
+        pool.rest()
 
 
 def known(memory: Memory, chains: Sequence[Chain], numbers: Sequence[int]) -> dict[int, Tree]:

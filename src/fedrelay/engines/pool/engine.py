@@ -9,14 +9,14 @@ from fedrelay.data.federation import Federation
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.dispatch import Bundles, cores, dispatch
 from fedrelay.engines.pool.worker import Round
-from fedrelay.engines.pool.workers import Hired
-from fedrelay.engines.relay import LOG, Errand, Ground
+from fedrelay.engines.pool.workers import LazyPool
+from fedrelay.engines.relay import LOG, Context, Simulation
 from fedrelay.errors import within
-from fedrelay.tasks.task import Task
-from fedrelay.types import Chain, Outcome, Tree, Work
+from fedrelay.tasks import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 
-class Pool:
+class Pool(Engine):
     """Runs chains in `workers` processes (default: one per core), the same bits as inline with one thread.
 
     Data and models lie in shared memory. A worker that dies is replaced and its chains are run again. Client memories
@@ -39,7 +39,7 @@ class Pool:
         self.sizes: Sequence[int] = federation.sizes
         self._asked = workers
         self._memory = Memory(memory_limit)
-        self._hired = Hired(Ground(federation, task, seed))
+        self._pool = LazyPool(Simulation(federation, task, seed))
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
@@ -47,9 +47,9 @@ class Pool:
             count = len(chains)
             LOG.warning("%d workers for %d chain(s) in round %d: the others stay idle", self._asked, count, round)
             self._asked = None  # once is enough
-        current = Round(Errand(work, shared, round), chains)
-        crew = self._hired.open(current, min(self.workers, len(chains)))
-        yield from dispatch(crew, current, Bundles(chains, self.sizes, self.workers), self._memory)
+        current = Round(Context(work, shared, round), chains)
+        pool = self._pool.open(current, min(self.workers, len(chains)))
+        yield from dispatch(pool, current, Bundles(chains, self.sizes, self.workers), self._memory)
 
     def commit(self, round: int, /) -> None:
         self._memory.commit(round)
@@ -62,7 +62,7 @@ class Pool:
 
     def close(self) -> None:
         """End the workers now; another round would start new ones."""
-        self._hired.close()
+        self._pool.close()
 
     def __enter__(self) -> Pool:
         return self

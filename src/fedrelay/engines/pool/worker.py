@@ -22,15 +22,15 @@ import torch
 
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.packing import Receiver, Sender
-from fedrelay.engines.relay import Errand, Ground, operator_threads, relay, relay_together
+from fedrelay.engines.relay import Context, Simulation, operator_threads, relay, relay_together
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
 
 
 @dataclass(frozen=True)
 class Round:
-    """What opens a round: the errand, all chains, and whether those of a job advance together."""
+    """What opens a round: the context, all chains, and whether those of a job advance together."""
 
-    errand: Errand
+    context: Context
     chains: Sequence[Chain]
     together: bool = False
 
@@ -70,20 +70,20 @@ class Reply:
 
 
 def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
-    """The life of a worker. Messages are (`"round"` or `"job"` or `"end"`, parcel); a job is answered with a parcel."""
+    """The life of a worker. Messages are (`"round"` or `"job"` or `"end"`, packed); a job is answered with a packed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
     watch = threading.Thread(target=end_with_parent, args=(folder,), daemon=True)
     watch.start()
     keep_memory()
     torch.set_num_threads(1)  # also between jobs: a second thread, once used, waits busily and takes a core from others
-    ground: Ground = Receiver().receive(setup, copy=False)
+    simulation: Simulation = Receiver().receive(setup, copy=False)
     try:
-        answer_jobs(connection, ground, Sender(Path(folder), name))
+        answer_jobs(connection, simulation, Sender(Path(folder), name))
     except (EOFError, OSError):  # the parent has died, and the memory is yet to be given back
         watch.join()
 
 
-def answer_jobs(connection: Connection, ground: Ground, outbox: Sender) -> None:
+def answer_jobs(connection: Connection, simulation: Simulation, outbox: Sender) -> None:
     """Until there are no more."""
     board, inbox = Receiver(), Receiver()
     current: Round | None = None
@@ -97,23 +97,23 @@ def answer_jobs(connection: Connection, ground: Ground, outbox: Sender) -> None:
                 current = board.receive(message, copy=False)
                 continue
             assert current is not None
-            reply = perform(ground, current, inbox.receive(message, copy=False))
+            reply = perform(simulation, current, inbox.receive(message, copy=False))
             answer = outbox.send(reply)
         except Exception:  # the parent is told, and stops the run with it
             answer = outbox.send(Reply(failure=traceback.format_exc()))
         connection.send_bytes(answer)
 
 
-def perform(ground: Ground, current: Round, job: Job) -> Reply:
+def perform(simulation: Simulation, current: Round, job: Job) -> Reply:
     """Run the chains of a job, as they would be run in the parent with one thread."""
     memory = Memory()
     memory.restore(job.memories, 0)
     chains = [current.chains[number] for number in job.numbers]
     with operator_threads(1):
         if current.together:
-            outcomes = relay_together(ground, current.errand, chains, memory)
+            outcomes = relay_together(simulation, current.context, chains, memory)
         else:
-            outcomes = [relay(ground, current.errand, chain, memory) for chain in chains]
+            outcomes = [relay(simulation, current.context, chain, memory) for chain in chains]
     return Reply(tuple(map(Done.of, job.numbers, outcomes)), memory.staged())
 
 

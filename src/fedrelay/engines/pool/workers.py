@@ -13,10 +13,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from fedrelay.engines.packing import Folder, Receiver, Sender, wrap
+from fedrelay.engines.packing import Folder, Receiver, Sender, pack
 from fedrelay.engines.pool import worker
 from fedrelay.engines.pool.worker import Job, Reply, Round
-from fedrelay.engines.relay import LOG, Ground
+from fedrelay.engines.relay import LOG, Simulation
 from fedrelay.errors import BadInput, RunFailed
 
 
@@ -82,14 +82,14 @@ class Worker:
         return f"with exit code {code}"
 
 
-class Crew:
-    """Workers over one ground, and the folder of memory that they share with their parent."""
+class WorkerPool:
+    """Workers over one simulation, and the folder of memory that they share with their parent."""
 
-    def __init__(self, ground: Ground) -> None:
-        parcel = wrap(ground)
-        self._folder = Folder(parcel.size)
+    def __init__(self, simulation: Simulation) -> None:
+        packed = pack(simulation)
+        self._folder = Folder(packed.size)
         self._data = Sender(self._folder.path, "data")
-        self._setup = self._data.send(ground)
+        self._setup = self._data.send(simulation)
         self._board = Sender(self._folder.path, "round")
         self._opening = b""
         self._started = 0
@@ -101,7 +101,7 @@ class Crew:
             self._opening = self._board.send(round)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise BadInput(
-                f"{type(round.errand.work).__name__} cannot be sent to another process ({error}); define it at the "
+                f"{type(round.context.work).__name__} cannot be sent to another process ({error}); define it at the "
                 "top of a module, or take the engine inline"
             ) from error
         while len(self.workers) < workers:
@@ -162,24 +162,24 @@ class Crew:
         self._folder.remove()
 
 
-class Hired:
-    """A crew that is made when it is first needed, and ends with whoever hired it."""
+class LazyPool:
+    """A pool that is made when it is first needed, and ends with whoever needed it."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self.crew: Crew | None = None
-        self._end: weakref.finalize[[], Hired] | None = None
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.pool: WorkerPool | None = None
+        self._end: weakref.finalize[[], LazyPool] | None = None
 
-    def open(self, round: Round, workers: int) -> Crew:
-        """The crew, ready for a round."""
-        if self.crew is None:
-            self.crew = Crew(self._ground)
-            self._end = weakref.finalize(self, self.crew.end)  # also at the end of the program
-        self.crew.open(round, workers)
-        return self.crew
+    def open(self, round: Round, workers: int) -> WorkerPool:
+        """The pool, ready for a round."""
+        if self.pool is None:
+            self.pool = WorkerPool(self._simulation)
+            self._end = weakref.finalize(self, self.pool.end)  # also at the end of the program
+        self.pool.open(round, workers)
+        return self.pool
 
     def close(self) -> None:
-        """End the crew; it would be made anew."""
+        """End the pool; it would be made anew."""
         if self._end is not None:
             self._end()
-        self.crew = self._end = None
+        self.pool = self._end = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedrelay.errors import BadInput
-from fedrelay.plans.grouping.distances import DISTANCES, Distance, Euclidean, Kind, name_of
+from fedrelay.plans.grouping.distances import DISTANCES, Distance, Euclidean, name_of
 from fedrelay.plans.grouping.groupers import GROUPERS, Greedy, Grouper, Random
 from fedrelay.plans.grouping.groups import Groups, Limits
-from fedrelay.plans.grouping.traits import Trait, Traits, gather
-from fedrelay.types import Probe, Work
+from fedrelay.plans.grouping.traits import Traits, gather
+from fedrelay.types import Kind, Survey, Trait, Work
 
 BEST: dict[Kind, str] = {"weights": "cosine", "shares": "kl", "counts": "kl", "information": "normalised_cosine"}
 """The distance that the papers found best for each kind of trait, where the grouper can work with it."""
@@ -58,23 +58,26 @@ class Grouping:
         best = "" if self.traits is None else BEST[self.traits.kind]
         return DISTANCES[best]() if best in self.grouper.needs else Euclidean()
 
-    def learn(self, probe: Probe, sizes: Sequence[int], rng: np.random.Generator) -> Traits:
+    def trained_like(self, local: Work) -> Grouping:
+        """The same grouping; a trait that trains at the client, and does not say how, trains as the run does."""
+        return self if self.traits is None else replace(self, traits=self.traits.trained_like(local))
+
+    def learn(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator) -> Traits:
         """What the grouper must know of the clients; nothing if it looks at no trait."""
         if self.traits is None:
             return Traits(np.zeros((len(sizes), 0)), 0)
-        return gather(self.traits, probe, len(sizes), rng)
+        return gather(self.traits, survey, len(sizes), rng)
 
     def __call__(self, traits: Traits, sizes: Sequence[int], limits: Limits, rng: np.random.Generator) -> Groups:
         """Groups of clients with these traits and sizes."""
         return self.grouper(traits, sizes, self.measure, limits, rng)
 
 
-def criteria(traits: Trait | None, distance: Distance | None, grouper: Grouper | None, local: Work) -> Grouping:
-    """The grouping of a recipe, with what it leaves open: clients with traits are grouped greedily, others at random;
-    and a trait that trains at the client trains as the run does."""
+def criteria(traits: Trait | None, distance: Distance | None, grouper: Grouper | None) -> Grouping:
+    """The grouping of a recipe: if it names no grouper, clients with traits are grouped greedily, others at random."""
     if grouper is None:
         grouper = Random() if traits is None else Greedy()
-    return Grouping(None if traits is None else traits.trained_like(local), distance, grouper)
+    return Grouping(traits, distance, grouper)
 
 
 WORDS: dict[Kind, str] = {

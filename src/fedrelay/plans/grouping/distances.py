@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput
+from fedrelay.types import Kind
 
 Floats = NDArray[np.float64]
 BLOCK = 2**16
 """How many numbers are worked on at a time: they stay near the processor, which is several times as fast."""
-Kind = Literal["weights", "shares", "counts", "information"]
-"""What the numbers of a trait are: weights of a network, shares of classes (they sum to 1), numbers of examples of each
-class, or how much every filter of a network matters (Fisher information, never negative)."""
 
 
 class Distance(Protocol):

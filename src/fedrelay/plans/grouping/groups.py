@@ -89,7 +89,7 @@ def finished(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> G
     to the group with the fewest examples that has room; those that find no room stay a (smaller) group of their own."""
     short = limits.min_examples is not None and held(groups[-1], sizes) < limits.min_examples
     if short and len(groups) > 1:
-        groups = spread(groups[:-1], groups[-1], sizes, limits)
+        groups = distribute(groups[:-1], groups[-1], sizes, limits)
     return canonical(groups)
 
 
@@ -99,14 +99,16 @@ def topped_up(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> 
         groups = sorted(groups, key=lambda group: held(group, sizes))
         if held(groups[0], sizes) >= limits.min_examples:
             break
-        after = spread([list(group) for group in groups[1:]], groups[0], sizes, limits)
+        after = distribute([list(group) for group in groups[1:]], groups[0], sizes, limits)
         if len(after) == len(groups):  # somebody found no room, so the small group has to stay
             break
         groups = after
     return canonical(groups)
 
 
-def spread(groups: list[list[int]], left_over: Sequence[int], sizes: Sequence[int], limits: Limits) -> list[list[int]]:
+def distribute(
+    groups: list[list[int]], left_over: Sequence[int], sizes: Sequence[int], limits: Limits
+) -> list[list[int]]:
     """Give every left-over client to the group with the fewest examples that has room for one more."""
     room = sum(map(len, groups)) + len(left_over) if limits.max_clients is None else limits.max_clients
     examples = [held(group, sizes) for group in groups]

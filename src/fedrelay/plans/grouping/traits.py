@@ -1,54 +1,20 @@
-"""Traits (ψ) on the server: what it knows of every client's data, gathered once by a probe."""
+"""Traits (ψ) on the server: what it knows of every client's data, gathered once by a survey."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.plans.grouping.distances import Floats, Kind
-from fedrelay.tasks.task import Task
-from fedrelay.types import Baton, Drop, Probe, Report, Tree, Visit, Work
+from fedrelay.plans.grouping.distances import Floats
+from fedrelay.types import Drop, Report, Survey, Trait, Tree
 
 BLOCK = 2**22
 """How many numbers of a wide matrix are turned into double precision at a time."""
-
-
-class Trait(Protocol):
-    """A Work that describes a client's data: its report carries the vector `trait`. A frozen dataclass.
-
-    One that does not read the initial model says `reads_model = False`: so the model is not counted as sent.
-    """
-
-    @property
-    def kind(self) -> Kind:
-        """What the numbers are; it decides which distances have a meaning."""
-        ...
-
-    @property
-    def variance(self) -> float:
-        """The share of the variance that the principal components keep; 1 keeps the vectors as they are."""
-        ...
-
-    @property
-    def standardise(self) -> bool:
-        """Whether every number is divided by its spread over the clients before that."""
-        ...
-
-    def trained_like(self, local: Work) -> Self:
-        """The same trait; where it trains at the client and does not say how, as the run trains."""
-        ...
-
-    def check(self, task: Task) -> None:
-        """Refuse a task that this trait cannot describe."""
-        ...
-
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]: ...
 
 
 @dataclass(frozen=True)
@@ -70,11 +36,11 @@ class Traits:
         return cls(tree["rows"].numpy(), tree["classes"], tree["missing"])
 
 
-def gather(trait: Trait, probe: Probe, clients: int, rng: np.random.Generator) -> Traits:
+def gather(trait: Trait, survey: Survey, clients: int, rng: np.random.Generator) -> Traits:
     """Describe every client; those that fail are given a random place, and named."""
-    trait.check(probe.task)
-    (collected,) = collect(probe(trait), clients)
-    return complete(trait, collected, probe.task.classes, rng)
+    trait.check(survey.task)
+    (collected,) = collect(survey(trait), clients)
+    return complete(trait, collected, survey.task.classes, rng)
 
 
 @dataclass
@@ -168,12 +134,12 @@ def components(values: Floats, variance: float) -> int:
 
 
 def deviations(rows: NDArray[np.float32], *, standardise: bool = False) -> Floats:
-    """From the mean over clients, in double precision; divided by the spread over clients if asked for."""
+    """From the mean over clients, in double precision; divided by the deviation over clients if asked for."""
     wide = rows.astype(np.float64)
     centred: Floats = wide - wide.mean(axis=0)
     if standardise:
-        spread = centred.std(axis=0)
-        centred /= np.where(spread > 0, spread, 1.0)
+        deviation = centred.std(axis=0)
+        centred /= np.where(deviation > 0, deviation, 1.0)
     return centred
 
 

@@ -3,18 +3,7 @@
 from collections.abc import Callable
 
 from fedrelay.plans.sampling.basic import BySize, Full, Multinomial, Original, Subset, Uniform
-from fedrelay.plans.sampling.sampler import (
-    Distributions,
-    Draw,
-    Learner,
-    Sampler,
-    check,
-    draw,
-    learn,
-    share,
-    spread,
-    start,
-)
+from fedrelay.plans.sampling.sampler import Distributions, Draw, Drawn, Sampler, check, draw, share, spread
 from fedrelay.plans.sampling.similarity import BySimilarity
 from fedrelay.plans.sampling.target import Census, Target
 from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
@@ -36,8 +25,8 @@ __all__ = [
     "Census",
     "Distributions",
     "Draw",
+    "Drawn",
     "Full",
-    "Learner",
     "Multinomial",
     "Original",
     "Sampler",
@@ -50,9 +39,7 @@ __all__ = [
     "by_size",
     "check",
     "draw",
-    "learn",
     "multinomial",
     "share",
     "spread",
-    "start",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrelay.plans.sampling import urns
-from fedrelay.plans.sampling.sampler import NOTHING, Draw
+from fedrelay.plans.sampling.sampler import NOTHING, Draw, Sampler
 from fedrelay.plans.sampling.sizes import sums
 from fedrelay.plans.sampling.urns import Urns, checked
 from fedrelay.types import Tree
@@ -45,7 +45,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Sampler):
     """Uniformly without replacement; weights by examples among those drawn. Biased where sizes differ."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Subset:
@@ -53,7 +53,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Original:
+class Original(Sampler):
     """Uniformly without replacement; whoever is not drawn counts as the old model (McMahan et al. 2017, as clustered
     sampling 2021, Eq. 3). Its merge must be with_absent, which fedavg chooses by itself."""
 
@@ -62,7 +62,7 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Sampler):
     """Everybody, every round, weights by examples; the fraction is passed over."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Subset:
@@ -70,7 +70,7 @@ class Full:
 
 
 @dataclass(frozen=True)
-class Multinomial:
+class Multinomial(Sampler):
     """MD sampling: independent draws with replacement, chances by size, weight 1/m each (Li et al. 2018)."""
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
@@ -78,7 +78,7 @@ class Multinomial:
 
 
 @dataclass(frozen=True)
-class BySize:
+class BySize(Sampler):
     """Clustered by size: one draw from each of m urns that are filled large clients first (clustered sampling 2021,
     Alg. 1)."""
 

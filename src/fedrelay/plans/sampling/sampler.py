@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.groups import Groups
 from fedrelay.plans.sampling.sizes import sums
-from fedrelay.types import Outcome, Probe, Tree
+from fedrelay.types import Outcome, Survey, Tree
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -44,57 +46,56 @@ class Distributions(Protocol):
         ...
 
 
-class Sampler(Protocol):
-    """Decides which `count` of the candidates (clients or groups, of these sizes) head chains. A frozen dataclass."""
+class Sampler(ABC):
+    """Decides which `count` of the candidates (clients or groups, of these sizes) head chains. A frozen dataclass.
 
-    def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Distributions: ...
+    One that knows more than sizes keeps it in a memo from round to round.
+    """
 
+    @abstractmethod
+    def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Distributions:
+        """What is drawn from."""
 
-@runtime_checkable
-class Learner(Sampler, Protocol):
-    """A sampler that knows more than sizes, and keeps it in a memo from round to round."""
-
-    def init(self, probe: Probe) -> Tree:
+    def init(self, survey: Survey, /) -> Tree:
         """What is known of the clients before the first round."""
-        ...
+        return {}
 
-    def begin(self, memo: Tree, groups: Groups) -> Tree:
-        """Before a round among these groups: the memo that `distributions` needs. What it starts may run on beside the
-        round, until `learn`."""
-        ...
+    def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, Future[Any] | None]:
+        """Before a round among these groups: the memo that `distributions` needs, and what is computed beside the round
+        until `learn`."""
+        return memo, None
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        """After the round: what its outcomes teach, as plain data that can be saved."""
-        ...
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome], coming: Future[Any] | None, /) -> Tree:
+        """After the round: what its outcomes teach, and what was computed beside it, as plain data."""
+        return memo
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The draws of a round, what the sampler remembers of it, and what there is to say of it in the record."""
+
+    memo: Tree
+    draws: list[Draw]
+    said: Tree
+    coming: Mapping[str, Future[Any]] = field(default_factory=dict)
 
 
 def check(sampler: object) -> None:
     """Refuse what is no sampler: a name, or a class where an object is wanted."""
-    if isinstance(sampler, type) or not hasattr(sampler, "distributions"):
+    if not isinstance(sampler, Sampler):
         raise BadInput(f"sampler must be a sampler, such as BySize(), not {sampler!r}")
-
-
-def start(sampler: Sampler, probe: Probe) -> Tree:
-    """A sampler's memo before the first round."""
-    return sampler.init(probe) if isinstance(sampler, Learner) else {}
 
 
 def draw(
     sampler: Sampler, memo: Tree, groups: Groups, sizes: Sequence[int], count: int, rng: np.random.Generator
-) -> tuple[Tree, list[Draw], Tree]:
-    """The sampler's memo, its draws among these groups (of these sizes), and what to say of them in the record."""
-    if isinstance(sampler, Learner):
-        memo = sampler.begin(memo, groups)
+) -> Drawn:
+    """Draw among these groups (of these sizes)."""
+    memo, coming = sampler.begin(memo, groups)
     distributions = sampler.distributions(sizes, count, memo)
-    drawn = distributions.draw(rng)
-    measured = {"distinct": len(drawn), "spread": spread(drawn, sizes)}
+    draws = distributions.draw(rng)
+    measured = {"distinct": len(draws), "spread": spread(draws, sizes)}
     expected = {"expected_distinct": distributions.distinct, "expected_spread": distributions.spread}
-    return memo, drawn, measured | expected
-
-
-def learn(sampler: Sampler, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-    """A sampler's memo after a round."""
-    return sampler.learn(memo, outcomes) if isinstance(sampler, Learner) else memo
+    return Drawn(memo, draws, measured | expected, {} if coming is None else {"sampler": coming})
 
 
 def spread(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -16,10 +17,10 @@ from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.plans.background import beside
 from fedrelay.plans.grouping.groups import Groups
-from fedrelay.plans.sampling.sampler import NOTHING
+from fedrelay.plans.sampling.sampler import NOTHING, Sampler
 from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters, checked
 from fedrelay.plans.sampling.ward import Rows, Similarity, published_ward, ward
-from fedrelay.types import Outcome, Probe, Tree, Vector
+from fedrelay.types import Outcome, Survey, Tree, Vector
 
 When = Literal["beside", "after"]
 Variant = Literal["paper", "published"]
@@ -27,7 +28,7 @@ CHOICES = {"similarity": get_args(Similarity), "when": get_args(When), "variant"
 
 
 @dataclass(frozen=True)
-class BySimilarity:
+class BySimilarity(Sampler):
     """Clustered by similarity: Ward's clustering of what clients last did to the model decides who shares one of m
     urns, from each of which one is drawn (clustered sampling 2021, Alg. 2).
 
@@ -67,21 +68,20 @@ class BySimilarity:
         tree = memo["tree"].numpy() if "tree" in memo else ward(np.empty((0, 1)), (), len(known), self.similarity)
         return by_clusters(tree, known, count)
 
-    def init(self, probe: Probe) -> Tree:
+    def init(self, survey: Survey, /) -> Tree:
         return {"gradients": {}, "last": {}, "made": 0}
 
-    def begin(self, memo: Tree, groups: Groups) -> Tree:
+    def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, Future[torch.Tensor] | None]:
         again = memo.get("groups", groups) == groups
         tree = memo["tree"] if again and "tree" in memo else self.tree(memo, groups)
         now = {**memo, "groups": groups, "tree": tree}
         # Groups that were made anew will be so again, and then a tree of the present ones would be of no use.
-        return (
-            {**now, "next": beside(self.tree, memo, groups, elsewhere=True)} if self.when == "beside" and again else now
-        )
+        wanted = self.when == "beside" and again
+        return now, beside(self.tree, memo, groups, elsewhere=True) if wanted else None
 
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
+    def learn(self, memo: Tree, outcomes: Sequence[Outcome], coming: Future[torch.Tensor] | None, /) -> Tree:
         known = {**self.remember(memo, outcomes), "groups": memo["groups"]}
-        return {**known, "tree": memo["next"].result()} if "next" in memo else known
+        return known if coming is None else {**known, "tree": coming.result()}
 
     def remember(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
         """Gradients by a running number, and which of them is each client's last one."""

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 
 from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.groups import Groups
-from fedrelay.plans.sampling.sampler import NOTHING
+from fedrelay.plans.sampling.sampler import NOTHING, Sampler
 from fedrelay.plans.sampling.urns import Urns, by_clusters
 from fedrelay.plans.sampling.ward import ward
-from fedrelay.types import Baton, Drop, Outcome, Probe, Report, Tree, Visit
+from fedrelay.types import Baton, Drop, Report, Result, Survey, Tree, Visit, Work
 
 
 @dataclass(frozen=True)
-class Census:
+class Census(Work):
     """A visit that only counts the client's examples of every class."""
 
-    reads_model: ClassVar[bool] = False
+    @property
+    def reads_model(self) -> bool:
+        return False
 
-    def __call__(self, baton: Baton, visit: Visit, /) -> tuple[Baton, Tree, Report]:
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         labels = visit.client.examples.labels[visit.client.rows.numpy()]
         counts = torch.from_numpy(np.bincount(labels, minlength=visit.task.classes))
         return baton, visit.memory, Report(visit.client.id, 0, uplink={"classes": counts})
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Sampler):
     """Clustered by known classes: the ideal that similarity approaches (clustered sampling 2021, Sec. 6). Every client
     must tell how many examples of which class it has, so it is a reference, not something to deploy.
 
@@ -43,8 +44,8 @@ class Target:
             raise BadInput("target sampling must know the clients' classes: give the memo that begin() made of them")
         return by_clusters(memo["tree"].numpy(), sizes, count)
 
-    def init(self, probe: Probe) -> Tree:
-        answers = list(probe(Census()))
+    def init(self, survey: Survey, /) -> Tree:
+        answers = list(survey(Census()))
         for answer in answers:
             if isinstance(answer, Drop):
                 raise BadInput(
@@ -52,13 +53,10 @@ class Target:
                 )
         return {"classes": torch.stack([answer.uplink["classes"] for answer in answers if isinstance(answer, Report)])}
 
-    def begin(self, memo: Tree, groups: Groups) -> Tree:
+    def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, None]:
         if memo.get("groups") == groups:
-            return memo
+            return memo, None
         counts = np.array([memo["classes"][list(group)].sum(dim=0).numpy() for group in groups], dtype=np.float64)
         shares = counts / counts.sum(axis=1, keepdims=True)
         tree = torch.from_numpy(ward(shares, range(len(groups)), len(groups), "l2"))
-        return {**memo, "groups": groups, "tree": tree}
-
-    def learn(self, memo: Tree, outcomes: Sequence[Outcome]) -> Tree:
-        return memo
+        return {**memo, "groups": groups, "tree": tree}, None

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrelay.config import schema
-from fedrelay.config.experiment import CHOICES
+from fedrelay.config.choices import CHOICES
 from fedrelay.errors import BadInput, within
-from fedrelay.plans import DISTANCES, GROUPERS, Grouper, Grouping, Limits, Trait, limits_of
+from fedrelay.plans import DISTANCES, GROUPERS, Grouper, Grouping, Limits, limits_of
 from fedrelay.plans.grouping.criteria import pairs
+from fedrelay.types import Trait
 from fedrelay.visits.traits import TRAITS
 
 KEYS = ("traits", "distances", "groupers", "min_examples", "max_clients", "groups", "repeats", "epochs")

@@ -15,15 +15,15 @@ from rich.progress import Progress
 
 from fedrelay import config, seeds
 from fedrelay.errors import RunFailed
-from fedrelay.plans import Groups, Trait, Traits
+from fedrelay.plans import Groups, Traits
 from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, reasons, similarity
 from fedrelay.report.progress import Watched, bars
-from fedrelay.runs.loop import Probing
+from fedrelay.runs.loop import ClientSurvey
 from fedrelay.runs.measures import balance_ratio, class_distances, covered_classes, group_counts
 from fedrelay.studies.groupings.request import Asked, read
-from fedrelay.tasks.task import Task
-from fedrelay.types import Work
-from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, Together, linear_layers
+from fedrelay.tasks import Task
+from fedrelay.types import Trait, Work
+from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, SeveralTraits, linear_layers
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -90,14 +90,14 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
     traits = {name: trait.trained_like(local) for name, trait in asked.traits.items() if name in used}
     known, seconds = dict[str, Traits](), dict[str, float]()
     with bars(console) as progress:
-        probe = Probing(Watched(experiment.engine, progress), task.init(seed))
-        counts = class_counts(probe, len(sizes))
+        survey = ClientSurvey(Watched(experiment.engine, progress), task.init(seed))
+        counts = class_counts(survey, len(sizes))
         for together in by_training(traits):
             began = time.perf_counter()
-            known |= describe(together, probe, len(sizes), seed)
+            known |= learn_traits(together, survey, len(sizes), seed)
             seconds[", ".join(together)] = time.perf_counter() - began
         made = build(asked, known, counts, sizes, seed, progress)
-        alone = tuple(pretrained(epochs, probe, counts, local) for epochs in asked.epochs)
+        alone = tuple(pretrained(epochs, survey, counts, local) for epochs in asked.epochs)
     return Findings(
         source=source.name,
         sizes=sizes,
@@ -119,23 +119,23 @@ def by_training(traits: Mapping[str, Trait]) -> list[dict[str, Trait]]:
     return list(found.values())
 
 
-def describe(traits: Mapping[str, Trait], probe: Probing, clients: int, seed: int) -> dict[str, Traits]:
+def learn_traits(traits: Mapping[str, Trait], survey: ClientSurvey, clients: int, seed: int) -> dict[str, Traits]:
     """What every client tells, by trait."""
     for trait in traits.values():
-        trait.check(probe.task)
+        trait.check(survey.task)
     parts = tuple(trait for trait in traits.values() if isinstance(trait, ClassifierWeights | Confidence))
     keys = [f"trait{number}" for number in range(len(parts))] or ["trait"]
-    found = collect(probe(Together(parts) if parts else next(iter(traits.values()))), clients, keys)
+    found = collect(survey(SeveralTraits(parts) if parts else next(iter(traits.values()))), clients, keys)
     return {
-        name: complete(trait, collected, probe.task.classes, seeds.rng(seed, "laboratory", name))
+        name: complete(trait, collected, survey.task.classes, seeds.rng(seed, "laboratory", name))
         for (name, trait), collected in zip(traits.items(), found, strict=True)
     }
 
 
-def class_counts(probe: Probing, clients: int) -> Counts:
+def class_counts(survey: ClientSurvey, clients: int) -> Counts:
     """What every client has of each class (of each token of a text): the truth that groupings are measured by."""
-    ClassHistogram().check(probe.task)
-    (found,) = collect(probe(ClassHistogram()), clients)
+    ClassHistogram().check(survey.task)
+    (found,) = collect(survey(ClassHistogram()), clients)
     if found.rows is None or found.missing:
         raise RunFailed(f"not every client's classes can be counted: {reasons(found.missing)}")
     return found.rows.astype(np.int64)
@@ -186,17 +186,17 @@ def apart(counts: Counts) -> float | None:
     return float(np.median(class_distances(counts))) if len(counts) > 1 else None
 
 
-def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pretrained:
+def pretrained(epochs: int, survey: ClientSurvey, counts: Counts, local: Work) -> Pretrained:
     """Let every client train alone, and compare the models (FedSeq 2022, Sections IV-B1 and IV-B2)."""
     work = ClassifierWeights("model", epochs=epochs).trained_like(local)
-    (found,) = collect(probe(work), len(counts))
+    (found,) = collect(survey(work), len(counts))
     kept = np.setdiff1d(np.arange(len(counts)), list(found.missing))
     if found.rows is None or len(kept) < 2:
         raise RunFailed(f"after {epochs} epochs alone there are no two models to compare: {reasons(found.missing)}")
     rows = found.rows[kept] if found.missing else found.rows
     alike = similarity(rows)
     # Inner products add up over the layers, so that the classifier need not be cut out of hundreds of models.
-    products = sum((inner_products(rows[:, layer]) for layer in classifier(probe.task)), np.zeros(alike.shape))
+    products = sum((inner_products(rows[:, layer]) for layer in classifier(survey.task)), np.zeros(alike.shape))
     values = np.linalg.eigvalsh(products)[::-1].astype(np.float64)
     # Clients of the same class side by side, so that blocks show.
     order = np.lexsort((kept, counts[kept].argmax(axis=1)))
@@ -210,7 +210,7 @@ def pretrained(epochs: int, probe: Probing, counts: Counts, local: Work) -> Pret
 
 def classifier(task: Task) -> list[slice]:
     """Where the weights of the linear layers are in a model's vector; all of it if it has none."""
-    names = linear_layers(task.desk.network, "model")
+    names = linear_layers(task.network(), "model")
     found = [slice(entry.start, entry.start + entry.size) for entry in task.layout.entries if entry.name in names]
     return found or [slice(0, task.layout.trainable)]
 

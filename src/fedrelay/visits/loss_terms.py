@@ -1,73 +1,58 @@
-"""Loss-level objectives: what is minimised in place of the plain loss. They look at the model that was received."""
+"""Terms that add to the loss of a batch by looking at the model that was received."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 import torch
 from torch.nn import functional
 
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import Network
-from fedrelay.tasks.task import Desk, Loss, Task, cross_entropy
+from fedrelay.tasks import CrossEntropy, Task
 from fedrelay.types import Vector, Visit
-
-
-class Objective(Protocol):
-    """What a visit minimises. A frozen, picklable dataclass."""
-
-    def adapt(self, task: Task) -> Task:
-        """The task it needs: this one, one whose model has more, or a refusal. Adapting twice changes nothing."""
-        ...
-
-    def begin(self, received: Vector, visit: Visit) -> Loss:
-        """The loss of this visit's batches; the model in training is on the task's desk."""
-        ...
-
-    def end(self, received: Vector, trained: Vector, visit: Visit) -> None:
-        """Once per visit: what is still to be done to the trained model, in place."""
-        ...
+from fedrelay.visits.terms import Batch, Effect, Term
 
 
 @dataclass(frozen=True)
-class Distillation:
-    """Learn from the received model as well as from the labels: cross-entropy plus `weight` times the divergence of the
+class Distillation(Term):
+    """Learn from the received model as well as from the labels: the loss gets `weight` times the divergence of the
     softened predictions from the received model's (Hinton et al. 2015; in a chain the teacher is the previous client).
     """
 
     weight: float = 1.0
     temperature: float = 2.0
+    stacks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         within("weight", self.weight, least=0)
         within("temperature", self.temperature, above=0)
 
-    def adapt(self, task: Task) -> Task:
-        if task.model.loss != "cross_entropy":
+    def adapt(self, task: Task, /) -> Task:
+        if not isinstance(task.loss, CrossEntropy):
             raise BadInput(f"distillation softens logits, and the model {task.model} has none; mlp or lenet5 have")
         return task
 
-    def begin(self, received: Vector, visit: Visit) -> Loss:
-        desk, teacher = visit.task.desk, looked_at(received, visit)
+    def begin(self, received: Vector, visit: Visit, /) -> Effect:
+        if not self.weight:
+            return Effect()
+        teacher = looking_at(received, visit)
 
-        def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        def loss(batch: Batch) -> torch.Tensor:
             with torch.no_grad():
-                taught = self.soften(teacher.network(x))
-            logits = desk.network(x)
-            divergence = functional.kl_div(self.soften(logits), taught, log_target=True, reduction="batchmean")
+                taught = self.soften(teacher.network(batch.x))
+            divergence = functional.kl_div(self.soften(batch.output), taught, log_target=True, reduction="batchmean")
             # The square of the temperature keeps the gradient's scale, whatever the temperature.
-            return cross_entropy(logits, y) + self.weight * self.temperature**2 * divergence
+            return self.weight * self.temperature**2 * divergence
 
-        return loss
+        return Effect(losses=(loss,))
 
     def soften(self, logits: torch.Tensor) -> torch.Tensor:
         """Log-probabilities at the temperature, one row per prediction."""
         return functional.log_softmax(logits.reshape(-1, logits.shape[-1]) / self.temperature, dim=-1)
-
-    def end(self, received: Vector, trained: Vector, visit: Visit) -> None:
-        pass
 
 
 SMALL = 0.01
@@ -77,9 +62,9 @@ AUTHORS_WIDTHS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 5, 10, 15, 20, 25, 30, 
 
 
 @dataclass(frozen=True)
-class Discrepancy:
-    """Stay close to the received model in what the features look like: cross-entropy plus `weight` times the squared
-    maximum mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018).
+class Discrepancy(Term):
+    """Stay close to the received model in what the features look like: the loss gets `weight` times the squared maximum
+    mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018).
 
     `between` = "logits" compares outputs instead, as the authors' code does; it works with every model. The kernel is a
     sum of Gaussians of these `widths` (σ²). Paper: a radial basis function kernel whose width is left open, so 1 here;
@@ -89,6 +74,7 @@ class Discrepancy:
     weight: float = 0.1
     between: Literal["features", "logits"] = "features"
     widths: tuple[float, ...] = (1.0,)
+    stacks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         within("weight", self.weight, least=0)
@@ -99,35 +85,27 @@ class Discrepancy:
         for width in self.widths:
             within("every one of widths", width, above=0)
 
-    def adapt(self, task: Task) -> Task:
-        if task.model.loss != "cross_entropy":
+    def adapt(self, task: Task, /) -> Task:
+        if not isinstance(task.loss, CrossEntropy):
             raise BadInput(f"FedMMD compares features or logits, and the model {task.model} has neither; mlp has both")
         if self.between == "features":
             check_features(task, "FedMMD")
         return task
 
-    def begin(self, received: Vector, visit: Visit) -> Loss:
-        desk, reference = visit.task.desk, looked_at(received, visit)
+    def begin(self, received: Vector, visit: Visit, /) -> Effect:
+        if not self.weight:
+            return Effect()
+        reference = looking_at(received, visit)
 
-        def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        def loss(batch: Batch) -> torch.Tensor:
             with torch.no_grad():
-                before, seen = self.features_and_logits(reference, x)
-            now, logits = self.features_and_logits(desk, x)
-            pair = (now, before) if self.between == "features" else (logits, seen)
-            apart = discrepancy(pair[0].flatten(0, -2), pair[1].flatten(0, -2), self.widths)
-            return cross_entropy(logits, y) + self.weight * apart
+                before = reference.forward(batch.x)
+            pair = (batch.output, before.output) if self.between == "logits" else (batch.features, before.features)
+            assert pair[0] is not None
+            assert pair[1] is not None
+            return self.weight * discrepancy(pair[0].flatten(0, -2), pair[1].flatten(0, -2), self.widths)
 
-        return loss
-
-    def features_and_logits(self, desk: Desk, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.between == "logits":
-            logits = desk.network(x)
-            return logits, logits
-        features = desk.network.body(x)  # type: ignore[operator]
-        return features, desk.network.head(features)  # type: ignore[operator]
-
-    def end(self, received: Vector, trained: Vector, visit: Visit) -> None:
-        pass
+        return Effect(losses=(loss,))
 
 
 def discrepancy(a: torch.Tensor, b: torch.Tensor, widths: Sequence[float] = (1.0,)) -> torch.Tensor:
@@ -152,11 +130,12 @@ def squared_distances(rows: torch.Tensor, *, exact: bool) -> torch.Tensor:
     return (lengths.unsqueeze(1) + lengths - 2 * centred @ centred.T).clamp(min=0)
 
 
-def looked_at(received: Vector, visit: Visit) -> Desk:
-    """The side desk with the received model on it: no dropout, running statistics, no gradient."""
-    desk = visit.task.side_desk
-    desk.load(received, training=False)
-    return desk
+def looking_at(model: Vector, visit: Visit, name: str = "received") -> Workspace:
+    """The side workspace of this name with this model in it: no dropout, running statistics. Wrap what runs there in
+    no_grad."""
+    workspace = visit.workspaces.side(name)
+    workspace.load(model, training=False)
+    return workspace
 
 
 def check_features(task: Task, method: str) -> Network:
@@ -169,6 +148,3 @@ def check_features(task: Task, method: str) -> Network:
             "mlp, lenet5 and the other networks here have, and so has your own fedrelay.models.Network(body, head)"
         )
     return network
-
-
-OBJECTIVES = {"distillation": Distillation, "discrepancy": Discrepancy}

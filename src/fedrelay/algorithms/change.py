@@ -1,0 +1,133 @@
+"""A method is what it changes of FedAvg; methods joined are their changes joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import reduce
+from typing import Any, Literal
+
+from fedrelay.errors import BadInput, within
+from fedrelay.merges import Every, Mean, WithAbsent
+from fedrelay.merges.barriers import everyone
+from fedrelay.plans import Singles
+from fedrelay.plans.sampling import Full, Original, Sampler, Uniform
+from fedrelay.plans.sampling.sampler import check as check_sampler
+from fedrelay.tasks import Predictor
+from fedrelay.types import Algorithm, Barrier, Merge, Plan, State, Work
+from fedrelay.visits.optimisers import Sgd
+from fedrelay.visits.terms import Term, joined
+from fedrelay.visits.training import Training
+
+FRACTION = 0.2
+"""The share of the clients (or groups) that take part in a round, unless a method or the user says another."""
+
+
+def part(words: str) -> Any:
+    """A part of FedAvg that a method may change, and what it decides, in words."""
+    return field(default=None, metadata={"decides": words})
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a method changes of FedAvg; None is left as it is. Terms add up, everything else may be said once."""
+
+    plan: Plan | None = part("who trains after whom")
+    terms: tuple[Term, ...] = ()
+    merge: Merge | None = part("how models are merged")
+    every: int | Literal["groups"] | None = part("how many rounds there are between two merges")
+    barrier: Barrier | None = part("which chains a merge waits for")
+    relayed: bool | None = part("whether the server passes on what clients send to one another")
+    pooled: bool | None = part("whether all data is in one place")
+    predictor: Callable[[State], Predictor] | None = part("how the result predicts")
+    fraction: float | None = part("the fraction")
+
+    def __add__(self, other: Change) -> Change:
+        """Both at once, or a refusal that says what they both want to decide."""
+        if self.pooled or other.pooled:
+            raise BadInput("centralized is the reference without federation: it goes together with no other method")
+        both: dict[str, Any] = {"terms": joined(*self.terms, *other.terms)}
+        for item in fields(Change):
+            one, another = getattr(self, item.name), getattr(other, item.name)
+            if item.metadata and None not in (one, another) and one != another:
+                decides = item.metadata["decides"]
+                raise BadInput(f"both say {decides}, {name_of(one)} and {name_of(another)}: only one of them can")
+            both.setdefault(item.name, another if one is None else one)
+        return Change(**both)
+
+
+def method(
+    *changes: Change,
+    local: Work = Sgd(),
+    fraction: float | None = None,
+    sampler: Sampler = Uniform(),
+    merge: Merge | None = None,
+) -> Algorithm:
+    """FedAvg with these changes: an algorithm that any engine can run.
+
+    Args:
+        changes: what recipes return, such as `fedseq(max_clients=10), feddyn()`; none at all is FedAvg.
+        local: how clients train.
+        fraction: the share of the clients (or groups) that take part in a round; 0.2 unless a method says another.
+        sampler: who is drawn.
+        merge: how models are merged, for methods that leave it open.
+    """
+    wanted = [*changes, Change(merge=merge)] if merge is not None else list(changes)
+    change = reduce(Change.__add__, wanted) if wanted else Change()
+    fraction = fraction if fraction is not None else change.fraction or FRACTION
+    within("fraction", fraction, above=0, most=1)
+    check_sampler(sampler)
+    inner = change.merge or (WithAbsent() if isinstance(sampler, Original) else Mean())
+    period = None if change.every == "groups" else change.every
+    algorithm = Algorithm(
+        plan=(change.plan or Singles()).fitted(fraction=fraction, sampler=sampler, local=local),
+        update=with_terms(local, change.terms),
+        merge=inner if change.every is None else Every(inner, period),
+        barrier=change.barrier or everyone,
+        pooled=bool(change.pooled),
+        relayed=bool(change.relayed),
+        predictor=change.predictor,
+    )
+    check(algorithm, inner)
+    return algorithm
+
+
+def with_terms(local: Work, terms: tuple[Term, ...]) -> Work:
+    """The local training with what the methods add to it."""
+    if terms and not isinstance(local, Training):
+        raise BadInput(f"{name_of(local)} trains in a way of its own, so {name_of(terms[0])} cannot be added to it")
+    return replace(local, terms=(*local.terms, *terms)) if isinstance(local, Training) else local
+
+
+def name_of(value: object) -> str:
+    """What a part calls itself, with its settings if they are short."""
+    text = repr(value)
+    short = value.__name__ if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")) else None
+    return short or (text if len(text) < 80 else type(value).__name__)
+
+
+def check(algorithm: Algorithm, merge: Merge) -> None:
+    """Refuse parts that make no sense together; `merge` is what happens when models are merged at all."""
+    plan, sampler, waits = algorithm.plan, algorithm.plan.sampler, algorithm.barrier is everyone
+    now_and_then = isinstance(algorithm.merge, Every) and algorithm.merge.period != 1
+    if plan.one_chain and merge.least_chains > 1:
+        raise BadInput(f"{name_of(merge)} compares several chains, and here all clients are one chain")
+    if not waits and merge.needs_everyone:
+        raise BadInput(
+            f"{name_of(merge)} adds up what every client has done, and here chains that are late are given up: "
+            "the sum would go wrong for good"
+        )
+    if not waits and isinstance(sampler, Full):
+        raise BadInput("the sampler full takes everybody at once, and here groups follow one by one: fraction = 1 does")
+    if isinstance(sampler, Original) and (now_and_then or not isinstance(merge, WithAbsent)):
+        why = (
+            "here models of many rounds are merged" if now_and_then else f"{name_of(merge)} says how models are merged"
+        )
+        raise BadInput(
+            f"the sampler original needs the merge with_absent, but {why}: use uniform, which draws the same, or a "
+            "method that leaves the merge open in every round (fedavg, fedseq, fedseq2par)"
+        )
+    if isinstance(merge, WithAbsent) and now_and_then:
+        raise BadInput("with_absent counts who was there in one round, and here models are merged after several")
+    if isinstance(merge, WithAbsent) and isinstance(sampler, Uniform) and plan.laps > 1:
+        raise BadInput("with_absent counts the examples of a chain once, and here laps count them several times")

@@ -1,0 +1,32 @@
+"""Which table a parameter of a type is chosen from, or who builds it."""
+
+from __future__ import annotations
+
+from fedrelay.config.local import build_local
+from fedrelay.config.schema import Choices
+from fedrelay.data import PARTITIONS, Partition
+from fedrelay.merges import MERGES
+from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper
+from fedrelay.plans.growth import GROWTHS, Growth
+from fedrelay.plans.sampling import SAMPLERS, Sampler
+from fedrelay.runs.latency import DISTRIBUTIONS, Distribution
+from fedrelay.types import Merge, Trait
+from fedrelay.visits import TERMS, Term, Training
+from fedrelay.visits.probe_networks import PROBES, ProbeNetwork
+from fedrelay.visits.schedules import SCHEDULES, Schedule
+from fedrelay.visits.traits import TRAITS
+
+CHOICES: Choices = {
+    Schedule: SCHEDULES,
+    Partition: PARTITIONS,
+    Sampler: SAMPLERS,
+    Distribution: DISTRIBUTIONS,
+    Growth: GROWTHS,
+    Merge: MERGES,
+    Term: TERMS,
+    Trait: TRAITS,
+    Distance: DISTANCES,
+    Grouper: GROUPERS,
+    ProbeNetwork: PROBES,
+    Training: build_local,
+}

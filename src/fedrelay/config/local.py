@@ -1,0 +1,56 @@
+"""From the [local] section, or another table like it, to how clients train."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedrelay.config import schema
+from fedrelay.errors import BadInput
+from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, Sharpness, Term, Training
+
+SHORT: dict[str, schema.Table] = {"pull": PULLS, "objective": OBJECTIVES}
+"""Other words for a term of this kind: `pull = {name = "proximal"}` is `terms = [{name = "proximal"}]`."""
+
+
+def build_local(values: Any, where: str, choices: schema.Choices) -> tuple[Training, dict[str, Any]]:
+    """The training that `optimiser` names (SGD unless it is said), and the section with all defaults filled in.
+
+    `pull`, `objective` and `sam` (a radius) are short for terms.
+    """
+    if not isinstance(values, Mapping):
+        raise BadInput(f"{where}: expected a table such as {{lr = 0.1}}, not {values!r}")
+    if {"epochs", "steps"} <= set(values):
+        raise BadInput(f"{where}: epochs and steps exclude each other; give one of them")
+    name = values.get("optimiser", "sgd")
+    target = schema.choose(OPTIMISERS, name, f"{where}.optimiser")
+    known = schema.parameters(target)
+    schema.check_keys(values, (*known, "optimiser", *SHORT, "sam"), where)
+    rest = {key: value for key, value in values.items() if key in known}
+    local, resolved = schema.build(target, rest, where, choices)
+    terms = (*short_terms(values, where, choices), *local.terms)
+    try:
+        local = replace(local, terms=terms)
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from error
+    resolved["terms"] = schema.plain(local.terms, choices)
+    if local.steps is not None:
+        del resolved["epochs"]
+    return local, {"optimiser": name, **resolved}
+
+
+def short_terms(values: Mapping[str, Any], where: str, choices: schema.Choices) -> list[Term]:
+    """The terms that are said by words of their own."""
+    found: list[Term] = []
+    for key, table in SHORT.items():
+        if values.get(key, schema.NONE) != schema.NONE:
+            term, _ = schema.build_named(table, values[key], f"{where}.{key}", choices)
+            found.append(term)
+    radius = schema.convert(values.get("sam", 0.0), float, f"{where}.sam")
+    if radius:
+        try:
+            found.append(Sharpness(radius))
+        except BadInput as error:
+            raise BadInput(f"{where}.sam: {error}") from error
+    return found

@@ -1,0 +1,61 @@
+"""From the [algorithm] section to a method, or to several joined by `+`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fedrelay.algorithms import ALGORITHMS, Change, method
+from fedrelay.algorithms.change import FRACTION
+from fedrelay.config import schema
+from fedrelay.config.choices import CHOICES
+from fedrelay.errors import BadInput
+from fedrelay.types import Algorithm, Work
+
+WHERE = "[algorithm]"
+
+
+def build_method(values: Mapping[str, Any], local: Work) -> tuple[Algorithm, dict[str, Any]]:
+    """The method that the name says, with this local training, and the section with all defaults filled in.
+
+    What only one of several methods knows goes to that method; a parameter of two of them is refused. The fraction, the
+    sampler and the merge are for all of them together.
+    """
+    names = names_of(values.get("name"))
+    recipes = {name: schema.choose({key: row.recipe for key, row in ALGORITHMS.items()}, name, WHERE) for name in names}
+    known = {name: schema.parameters(recipe) for name, recipe in recipes.items()}
+    for key in values:
+        owners = [name for name in names if key in known[name]]
+        if len(owners) > 1:
+            raise BadInput(f"{WHERE}: {key} is a parameter of {' and of '.join(owners)}: say it to one of them alone")
+    own = {key: value for key, value in values.items() if any(key in keys for keys in known.values())}
+    changes: list[Change] = []
+    resolved: dict[str, Any] = {"name": values["name"]}
+    for name, recipe in recipes.items():
+        change, settings = schema.build(recipe, {k: v for k, v in own.items() if k in known[name]}, WHERE, CHOICES)
+        changes.append(change)
+        resolved |= settings
+    rest = {key: value for key, value in values.items() if key not in ("name", *own)}
+    common = {} if any(change.pooled for change in changes) else schema.parameters(method, skip=("local",))
+    schema.check_keys(rest, (*common, *(key for keys in known.values() for key in keys)), WHERE)
+    if common:
+        fractions = [change.fraction for change in changes if change.fraction is not None]
+        rest = {"fraction": next(iter(fractions), FRACTION), **rest}
+    made = partial(method, *changes)
+    try:
+        algorithm, settings = schema.build(made, rest, WHERE, CHOICES, {"local": local})
+    except BadInput as error:
+        text = str(error).removeprefix(f"{WHERE}: ")
+        if len(names) == 1 or text.startswith(WHERE):
+            raise
+        raise BadInput(f"{WHERE}: {' + '.join(names)}: {text}") from error
+    return algorithm, {**resolved, **(settings if common else {})}
+
+
+def names_of(name: object) -> list[Any]:
+    """The names that are joined by `+`."""
+    parts: list[Any] = [part.strip() for part in name.split("+")] if isinstance(name, str) else [name]
+    if len(set(parts)) < len(parts):
+        raise BadInput(f"{WHERE}: {name} names a method twice; once is enough")
+    return parts

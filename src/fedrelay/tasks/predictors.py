@@ -1,0 +1,128 @@
+"""How the result of a run predicts: usually as one model, but several can vote, or every client has its own."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from fedrelay.data.federation import Examples
+from fedrelay.errors import BadInput
+from fedrelay.tasks.losses import CrossEntropy
+from fedrelay.tasks.workspaces import Workspaces
+from fedrelay.types import Vector
+
+EVALUATION_BATCH = 1024
+
+Outputs: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+"""From a batch of inputs to what a network would return for them."""
+
+
+class Predictor(ABC):
+    """What one would use now. A frozen dataclass."""
+
+    @property
+    @abstractmethod
+    def vectors(self) -> tuple[Vector, ...]:
+        """Every model it consists of, in a fixed order."""
+
+    @abstractmethod
+    def outputs(self, workspaces: Workspaces, /) -> Outputs:
+        """The function that predicts, good until somebody else uses these workspaces."""
+
+    def for_client(self, client: int, /) -> Predictor:
+        """What this client would use."""
+        return self
+
+
+@dataclass(frozen=True)
+class OneModel(Predictor):
+    """One model for everybody."""
+
+    params: Vector
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        return (self.params,)
+
+    def outputs(self, workspaces: Workspaces, /) -> Outputs:
+        workspaces.main.load(self.params, training=False)
+        return workspaces.main.network
+
+
+@dataclass(frozen=True)
+class Ensemble(Predictor):
+    """Several models that vote: the mean of the probabilities they give, all alike or by `shares`."""
+
+    models: tuple[Vector, ...]
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise BadInput("an ensemble needs at least one model")
+        if self.shares is None:
+            return
+        if len(self.shares) != len(self.models) or min(self.shares) < 0 or not 0 < sum(self.shares) < math.inf:
+            raise BadInput(
+                f"{len(self.models)} models vote, but the shares are {self.shares}: give each one from 0, not all 0"
+            )
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        return self.models
+
+    def outputs(self, workspaces: Workspaces, /) -> Outputs:
+        if not isinstance(workspaces.task.loss, CrossEntropy):
+            raise BadInput(f"models vote on classes, and {workspaces.task.model} tells none apart")
+        shares = self.shares or (1.0,) * len(self.models)
+        whole = sum(shares)
+
+        def vote(x: torch.Tensor) -> torch.Tensor:
+            chances = torch.zeros(())
+            for params, share in zip(self.models, shares, strict=True):
+                workspaces.main.load(params, training=False)
+                chances = chances + workspaces.main.network(x).softmax(-1) * (share / whole)
+            return chances.log()  # the logits whose softmax is the vote
+
+        return vote
+
+
+@dataclass(frozen=True)
+class PerClient(Predictor):
+    """A model of its own for every client that has one; `common` for all others, and for the central test set."""
+
+    common: Vector
+    own: Mapping[int, Vector]
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        return (self.common, *(self.own[client] for client in sorted(self.own)))
+
+    def outputs(self, workspaces: Workspaces, /) -> Outputs:
+        return OneModel(self.common).outputs(workspaces)
+
+    def for_client(self, client: int, /) -> Predictor:
+        return OneModel(self.own.get(client, self.common))
+
+
+@torch.no_grad()
+def evaluate(
+    predictor: Predictor | Vector, examples: Examples, workspaces: Workspaces, batch: int = EVALUATION_BATCH
+) -> dict[str, float]:
+    """The mean loss and the task's metrics on these examples."""
+    predictor = OneModel(predictor) if isinstance(predictor, torch.Tensor) else predictor
+    outputs, measured = predictor.outputs(workspaces), workspaces.task.loss
+    count, loss, totals = 0, 0.0, dict.fromkeys((metric.name for metric in measured.metrics), 0.0)
+    for x, y in examples.batches(batch):
+        output = outputs(x)
+        loss += measured.total(output, y)
+        for metric in measured.metrics:
+            totals[metric.name] += metric.total(output, y)
+        count += measured.count(y)
+    if not count:
+        raise BadInput("there are no examples to evaluate on")
+    return {"loss": loss / count, **{name: total / count for name, total in totals.items()}}

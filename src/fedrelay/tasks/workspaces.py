@@ -1,0 +1,43 @@
+"""The workspaces of a task in one process, made when they are first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from fedrelay.kernels.workspace import StackedWorkspace, Workspace
+from fedrelay.tasks.losses import CrossEntropy
+from fedrelay.tasks.task import Task
+
+
+class Workspaces:
+    """Where the models of a task are trained and looked at. They belong to whoever makes visits, not to the task."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._sides: dict[str, Workspace] = {}
+        self._stack: StackedWorkspace | None = None
+
+    @cached_property
+    def main(self) -> Workspace:
+        """For the model that is trained."""
+        return self._make()
+
+    def side(self, name: str = "received") -> Workspace:
+        """For a model that is only looked at while another one is trained; there is one for every name."""
+        if name not in self._sides:
+            self._sides[name] = self._make()
+        return self._sides[name]
+
+    def _make(self) -> Workspace:
+        task = self.task
+        return Workspace(task.network(), task.layout, task.loss, written=isinstance(task.loss, CrossEntropy))
+
+    def stack(self, rows: int) -> StackedWorkspace:
+        """Room for this many models at once; whoever works there first fills `weights`."""
+        if self._stack is None or len(self._stack.weights) < rows:
+            # Two pieces, so that both begin where memory is aligned however many rows there are: bits depend on it.
+            weights, gradient = (torch.empty(rows, self.task.layout.trainable) for _ in range(2))
+            self._stack = StackedWorkspace(self.task.network(), self.task.layout, weights, gradient)
+        return self._stack.first(rows)

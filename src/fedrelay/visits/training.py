@@ -1,0 +1,283 @@
+"""The one training loop: gradient descent on one client's examples, or on those of several clients side by side."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+
+from fedrelay import seeds
+from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import BatchLoss, StackedWorkspace, Workspace
+from fedrelay.tasks import Task
+from fedrelay.types import Baton, Report, Result, Vector, Visit, Work
+from fedrelay.visits import batches
+from fedrelay.visits.schedules import Constant, Schedule
+from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined
+from fedrelay.visits.validation import Epoch, better, held_out, split
+
+if TYPE_CHECKING:
+    from fedrelay.visits.optimisers import Optimiser
+
+
+@dataclass(frozen=True)
+class Training(Work):
+    """Train the baton on the client; how a step is made of a gradient, the optimiser says.
+
+    Args:
+        epochs: passes over the client's examples.
+        steps: exactly so many steps, in place of epochs.
+        batch: examples of a step; 0 takes all of the client's at once.
+        lr: the learning rate.
+        weight_decay: how strongly weights are drawn to zero.
+        clip: the longest that the loss gradient may be, before weight decay and terms.
+        schedule: how the learning rate changes from round to round.
+        guard: a model that comes out more than so many times as long as it went in has diverged: its client is dropped.
+        keep: the model after the last epoch, or after the best one on the client's validation part (the first of
+            equals).
+        validation: the share of its examples that a client holds out and does not train on: always the same ones.
+        terms: what is added to the training.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch: int = 32
+    lr: float = 0.05
+    weight_decay: float = 0.0
+    clip: float | None = None
+    schedule: Schedule = Constant()
+    guard: float | None = 1e4
+    keep: Literal["last", "best"] = "last"
+    validation: float = 0.0
+    terms: tuple[Term, ...] = ()
+
+    def __post_init__(self) -> None:
+        within("epochs", self.epochs, least=1)
+        within("batch", self.batch, least=0)
+        within("lr", self.lr, least=0)
+        within("weight_decay", self.weight_decay, least=0)
+        if self.steps is not None:
+            within("steps", self.steps, least=1)
+        if self.clip is not None:
+            within("clip", self.clip, above=0)
+        if self.guard is not None:
+            within("guard", self.guard, above=1)
+        if self.keep not in ("last", "best"):
+            raise BadInput(f"keep must be last or best, not {self.keep!r}")
+        within("validation", self.validation, least=0, most=0.9)
+        if self.keep == "best" and not self.validation:
+            raise BadInput('keep = "best" needs a part to find the best epoch on: validation = 0.1 holds a tenth out')
+        object.__setattr__(self, "terms", joined(*self.terms))
+        reading = next((term for term in self.terms if term.reads_steps), None)
+        if reading is not None and self.plain_steps(1) is None:
+            raise BadInput(
+                f"{reading} reads gradients off the way a model went, which {type(self).__name__} scales number by "
+                "number: use SGD"
+            )
+
+    @abstractmethod
+    def optimiser(self, weights: torch.Tensor) -> Optimiser:
+        """A new optimiser for these weights."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether its step is the gradient times the rate and nothing more."""
+        return False
+
+    def plain_steps(self, steps: int) -> float | None:
+        """How many steps of plain gradient descent so many steps amount to; None if they are no sum of gradients."""
+        return None
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        return tuple(name for term in self.terms for name in term.keeps)
+
+    def adapt(self, task: Task, /) -> Task:
+        for term in self.terms:
+            task = term.adapt(task)
+        return task
+
+    def __call__(self, baton: Baton, visit: Visit, /) -> Result:
+        held, best = held_out(visit, self.validation), None
+        for epoch in self.train(baton, visit):
+            if self.keep == "best" and held is not None:
+                best = better(best, epoch, held, visit)
+        params = visit.workspaces.main.params.clone() if best is None else best.params
+        return self.finish(baton, self.without_held_out(visit), params, epoch if best is None else best.epoch)
+
+    def train(self, baton: Baton, visit: Visit) -> Iterator[Epoch]:
+        """Train in the visit's main workspace, where the model is to be seen at the end of every epoch."""
+        visit, workspace = self.without_held_out(visit), visit.workspaces.main
+        workspace.load(baton.params, training=True)
+        progress = self.begin(workspace, visit, effect_of(self.terms, baton.params, visit))
+        size, quiet = visit.client.size, progress.loss_of is None and not workspace.draws
+        _, examples = self.lengths(size)
+        with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit)):
+            for number, batch_of in enumerate(batches.alone(self.row(visit)), start=1):
+                self.descend(progress, batch_of)
+                seen = min(number * size, examples)
+                yield Epoch(number, self.steps_for(seen, size), seen, float(progress.losses))
+
+    def stacks(self, task: Task, /) -> bool:
+        """Several visits can be made at once if no term looks at batches, and the network is known."""
+        return self.keep == "last" and all(term.stacks for term in self.terms) and task.stacks
+
+    def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[Result]:
+        """Several visits at once, one model a row: what they would be one by one, up to rounding."""
+        visits = [self.without_held_out(visit) for visit in visits]
+        # Those with most steps come first, so that the rows still in training are always the first ones.
+        lengths = [self.lengths(visit.client.size) for visit in visits]
+        order = sorted(range(len(visits)), key=lambda number: -lengths[number][0])
+        pairs = [(batons[number], visits[number]) for number in order]
+        stack = visits[0].workspaces.stack(len(visits))
+        torch.stack([baton.params for baton, _ in pairs], out=stack.weights)
+        effect = Effect.rows([effect_of(self.terms, baton.params, visit) for baton, visit in pairs])
+        progress = self.begin(stack, visits[0], effect)
+        for going, some in batches.side_by_side([self.row(visit) for _, visit in pairs]):
+            self.descend(progress.first(going), some)
+        done = [
+            self.finish(baton, visit, params.clone(), Epoch(0, *lengths[number], loss))
+            for number, (baton, visit), params, loss in zip(
+                order, pairs, stack.weights, progress.losses.tolist(), strict=True
+            )
+        ]
+        return [done[order.index(number)] for number in range(len(order))]
+
+    def begin(self, workspace: Workspace | StackedWorkspace, visit: Visit, effect: Effect) -> Progress:
+        """Training that is about to begin in a workspace."""
+        losses = torch.zeros(workspace.weights.shape[:-1])
+        lr, optimiser = self.lr * self.schedule(visit.round), self.optimiser(workspace.weights)
+        return Progress(workspace, lr, effect, batch_loss(workspace, visit.task, effect), optimiser, losses)
+
+    def descend(self, progress: Progress, some: Iterable[batches.Batch]) -> None:
+        """THE loop. It does not know whether it trains one model or several: everything acts on rows as on vectors."""
+        workspace, effect, losses, lr = progress.workspace, progress.effect, progress.losses, progress.lr
+        weights, gradient = workspace.weights, workspace.gradient
+        force = effect.force if effect.force is not None and effect.force.acts else None
+        # An optimiser that scales number by number would make steps of full length of mere rounding.
+        exact = self.plain_steps(1) is None
+        changed = force is not None or progress.loss_of is not None or effect.uphill or self.clip is not None
+        plain = self.plain and not changed
+        for x, y, count in some:
+            loss = workspace.step(x, y, lr) if plain else differentiate(progress, x, y)
+            losses.add_(loss, alpha=count) if isinstance(count, int) else losses.addcmul_(loss, count)
+            if plain:  # then the step is taken
+                continue
+            if self.clip is not None:
+                norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+                gradient.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+            if force is not None:
+                force.act(gradient, weights, exact=exact)
+            progress.optimiser.step(weights, gradient, lr)
+
+    def finish(self, baton: Baton, visit: Visit, params: Vector, epoch: Epoch) -> Result:
+        """What a visit leaves behind, when its model is trained."""
+        for term in self.terms:
+            term.finish(baton.params, params, visit)
+        steps, lr = self.plain_steps(epoch.steps), self.lr * self.schedule(visit.round)
+        steps = float(epoch.steps) if steps is None else steps
+        memory, uplink = ended(self.terms, baton.params, params, visit, steps=steps, lr=lr)
+        size = visit.client.size
+        _, examples = self.lengths(size)  # all that were worked on, also those after the best epoch
+        report = Report(visit.client.id, examples, {"loss": epoch.losses / epoch.examples}, uplink)
+        return Baton(params, baton.weight + size), memory, report
+
+    def without_held_out(self, visit: Visit) -> Visit:
+        """The visit as training and terms see it: nothing may learn from the examples that are held out."""
+        return visit if not self.validation else replace(visit, client=split(visit, self.validation)[0])
+
+    def row(self, visit: Visit) -> batches.Row:
+        """The batches that this visit draws."""
+        draw, client = seeds.rng(visit.seed, *labels(visit)), visit.client
+        steps, _ = self.lengths(client.size)
+        batch = min(self.batch or client.size, client.size)
+        return batches.Row(client, self.passes(client.size, draw), batch, draw, steps)
+
+    def passes(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Positions in a fresh order per pass; the last pass ends where the last step does."""
+        _, left = self.lengths(size)
+        while left > 0:
+            order = torch.from_numpy(draw.permutation(size))
+            yield order[:left] if left < size else order
+            left -= size
+
+    def lengths(self, size: int) -> tuple[int, int]:
+        """How many steps a visit to a client of this size has, and how many examples it processes."""
+        batch = min(self.batch or size, size)
+        per_epoch = -(-size // batch)
+        steps = self.epochs * per_epoch if self.steps is None else self.steps
+        passes, rest = divmod(steps, per_epoch)
+        return steps, passes * size + min(rest * batch, size)
+
+    def steps_for(self, examples: int, size: int) -> int:
+        """How many steps it takes to process so many examples of a client of this size."""
+        batch = min(self.batch or size, size)
+        passes, rest = divmod(examples, size)
+        return passes * -(-size // batch) + -(-rest // batch)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Training under way: of the model in a workspace, or of several, one a row of everything."""
+
+    workspace: Workspace | StackedWorkspace
+    lr: float
+    effect: Effect
+    loss_of: BatchLoss | None
+    optimiser: Optimiser
+    losses: torch.Tensor
+    """The sums, over all examples so far."""
+
+    def first(self, rows: int) -> Progress:
+        """The first rows of a stack alone."""
+        if not isinstance(self.workspace, StackedWorkspace) or rows == len(self.losses):
+            return self
+        force = None if self.effect.force is None else self.effect.force.first(rows)
+        return Progress(
+            self.workspace.first(rows),
+            self.lr,
+            replace(self.effect, force=force),
+            None,
+            self.optimiser.first(rows),
+            self.losses[:rows],
+        )
+
+
+def batch_loss(workspace: Workspace | StackedWorkspace, task: Task, effect: Effect) -> BatchLoss | None:
+    """The loss of a batch with all that terms add to it; None if that is the plain loss."""
+    if not effect.losses and effect.run is None:
+        return None
+    assert isinstance(workspace, Workspace)
+    run = effect.run or workspace.forward
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen = run(x)
+        total = task.loss(seen.output, y)
+        for extra in effect.losses:
+            total = total + extra(Batch(x, y, seen.features, seen.output))
+        return total
+
+    return loss
+
+
+def differentiate(progress: Progress, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Fill the workspace's gradient from a batch and return the loss at the weights themselves."""
+    workspace, uphill = progress.workspace, progress.effect.uphill
+    loss = workspace.differentiate(x, y, progress.loss_of)
+    if uphill:
+        before = workspace.params.clone()
+        far = uphill / (torch.linalg.vector_norm(workspace.gradient, dim=-1, keepdim=True) + 1e-12)
+        workspace.weights.add_(workspace.gradient * far)
+        workspace.differentiate(x, y, progress.loss_of)
+        workspace.params.copy_(before)  # the buffers too: the statistics of the step uphill do not count
+    return loss
+
+
+def labels(visit: Visit) -> tuple[str, int, int, int]:
+    """What a visit's random numbers derive from, besides the seed."""
+    return "visit", visit.round, visit.hop, visit.client.id

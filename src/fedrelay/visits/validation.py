@@ -1,0 +1,57 @@
+"""The part of its examples that a client does not train on, and the epoch that is best on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from fedrelay import seeds
+from fedrelay.data.federation import ClientData, Examples
+from fedrelay.tasks import OneModel, evaluate
+from fedrelay.types import Vector, Visit
+
+
+class Epoch(NamedTuple):
+    """The end of a pass over the client's examples: its number from 1, and what has been done since the beginning."""
+
+    number: int
+    steps: int
+    examples: int
+    losses: float
+    """The sum, over these examples."""
+
+
+class Best(NamedTuple):
+    """The best epoch so far, its model, and its figure on the validation part (higher is better)."""
+
+    epoch: Epoch
+    params: Vector
+    figure: float
+
+
+def better(best: Best | None, epoch: Epoch, held: Examples, visit: Visit) -> Best:
+    """The best epoch after this one; of equals the first."""
+    workspace = visit.workspaces.main
+    name, higher = visit.task.headline
+    found = evaluate(OneModel(workspace.params), held, visit.workspaces)[name]
+    workspace.network.train(True)
+    figure = found if higher else -found
+    return Best(epoch, workspace.params.clone(), figure) if best is None or figure > best.figure else best
+
+
+def split(visit: Visit, share: float) -> tuple[ClientData, torch.Tensor]:
+    """The client without the rows of its validation part, and those rows: the same at every visit. At least one example
+    is held out and one is left, where there are two."""
+    client = visit.client
+    order = torch.from_numpy(seeds.rng(visit.seed, "validation", client.id).permutation(client.size))
+    held = min(max(round(share * client.size), 1), client.size - 1)
+    return replace(client, rows=client.rows[order[held:].sort().values]), client.rows[order[:held]]
+
+
+def held_out(visit: Visit, share: float) -> Examples | None:
+    """The examples that are not trained on; None if there are none."""
+    rows = split(visit, share)[1] if share else ()
+    examples = visit.client.examples
+    return Examples(examples.x[rows], examples.y[rows], examples.transform) if len(rows) else None
