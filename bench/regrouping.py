@@ -42,7 +42,7 @@ def seconds_of_rounds(engine: Inline, regroup: str, rounds: int) -> float:
         local=Sgd(batch=20),
         fraction=0.3,
     )
-    return float(np.median([state.log["seconds"] for state in train(algorithm, engine, rounds=rounds + 1)][1:]))
+    return float(np.median([state.log.seconds for state in train(algorithm, engine, rounds=rounds + 1)][1:]))
 
 
 def seconds_of_grouping(engine: Inline) -> float:

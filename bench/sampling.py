@@ -81,7 +81,7 @@ def per_round(sampler: Sampler, rounds: int = 16, known: int = 8) -> float:
     federation = Federation.split(synthetic(shape=(28, 28), examples=20_000), Iid(), 1000, 0)
     engine = Inline(federation, Task.of(Mlp(), federation), 0)
     algorithm = fr.method(fedavg(), local=Sgd(steps=50, batch=20), fraction=0.1, sampler=sampler)
-    times = [state.log["seconds"] for state in train(algorithm, engine, rounds=rounds)]
+    times = [state.log.seconds for state in train(algorithm, engine, rounds=rounds)]
     return float(np.median(times[known:]))
 
 

@@ -8,6 +8,7 @@ import json
 from rich.console import Console
 
 from fedrelay import report
+from fedrelay.runs.log import RoundLog
 
 ACCURACIES = (0.2, None, 0.6, 0.9)
 
@@ -48,6 +49,14 @@ def summary_of(algorithm="fedseq", rounds=4, **changes):
         "drops": 0,
         "params_sha256": "ab" * 32,
     } | changes
+
+
+def round_log(number, accuracy=None, loss=None, **changes):
+    """The same round as an object."""
+    line = line_of(number) | changes
+    for key in ("accuracy", "loss"):
+        line.pop(key)
+    return RoundLog(**line | {"drops": (), "metrics": {"accuracy": accuracy, "loss": loss}})
 
 
 def run_folder(folder, lines=None, *, algorithm="fedseq", finished=True, extra="", **changes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -12,6 +13,7 @@ import torch
 from fedrelay.cli import main
 from fedrelay.engines.pool.dispatch import CORES, cores
 from fedrelay.errors import BadInput
+from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.studies.compare import Row, merged, workers
 
 TABLES = {
@@ -87,10 +89,13 @@ def test_a_table_with_another_name_replaces_the_old_one_whole():
 
 
 def test_figures_over_seeds_are_means_with_their_spread():
-    row = Row("x", ({"accuracy": 0.5, "rounds_to": {"0.8": 4}}, {"accuracy": 0.7, "rounds_to": {"0.8": None}}))
+    one = summarise("x", [], Evaluate(), estimates={}, params_sha256="")
+    row = Row(
+        "x", (replace(one, accuracy=0.5, rounds_to={"0.8": 4}), replace(one, accuracy=0.7, rounds_to={"0.8": None}))
+    )
     # standard deviation of 0.5 and 0.7: 0.2 / √2 = 0.141
-    assert row.over_seeds("accuracy", unit="{:.1%}".format) == "60.0% ± 14.1%"
-    assert row.over_seeds("rounds_to", "0.8", unit="{:.0f}".format) == "–"
+    assert row.over_seeds(lambda summary: summary.accuracy, "{:.1%}".format) == "60.0% ± 14.1%"
+    assert row.over_seeds(lambda summary: summary.rounds_to["0.8"], "{:.0f}".format) == "–"
 
 
 @pytest.mark.parametrize(

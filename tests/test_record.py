@@ -8,23 +8,26 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tomli_w
 import torch
+from invented_runs import round_log
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, config, start
+from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, config
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
-from fedrelay.runs import checkpoint
-from fedrelay.runs.record import Evaluate, dumps, read_lines, rounds_to
-from fedrelay.types import Baton, Report, State
+from fedrelay.runs import checkpoint, record
+from fedrelay.runs.folder import dumps, read_rounds, write_rounds
+from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
+from fedrelay.runs.summary import Evaluate, rounds_to, summarise
+from fedrelay.types import Baton, Report, State, Work
 
 TABLES = {
     "rounds": 8,
@@ -43,7 +46,7 @@ def recorder_in(folder: Path, *, resume: bool = False, **changes):
     return config.build({**TABLES, **changes}).record(folder, resume=resume)
 
 
-def run_whole(folder: Path, **changes) -> dict:
+def run_whole(folder: Path, **changes) -> Summary:
     recorder = recorder_in(folder, **changes)
     for _ in recorder.run():
         pass
@@ -51,15 +54,13 @@ def run_whole(folder: Path, **changes) -> dict:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Path, dict]:
+def whole(tmp_path_factory) -> tuple[Path, Summary]:
     folder = tmp_path_factory.mktemp("whole") / "run"
     return folder, run_whole(folder)
 
 
-def timeless(path: Path) -> list[dict]:
-    return [
-        {key: value for key, value in line.items() if key != "seconds"} for line in read_lines(path / "rounds.jsonl")
-    ]
+def timeless(path: Path) -> list[RoundLog]:
+    return [replace(log, seconds=0.0) for log in read_rounds(path / "rounds.jsonl")]
 
 
 def test_a_run_folder_holds_what_the_contract_says(whole):
@@ -70,40 +71,42 @@ def test_a_run_folder_holds_what_the_contract_says(whole):
         "rounds.jsonl",
         "summary.json",
     ]
-    assert json.loads((folder / "summary.json").read_text()) == summary
+    written = json.loads((folder / "summary.json").read_text())
+    assert written == asdict(summary)
     contract = "algorithm rounds accuracy best_accuracy final_accuracy rounds_to messages bytes examples seconds "
     contract += "examples_per_second drops params_sha256"
-    assert set(contract.split()) <= set(summary)
-    lines = read_lines(folder / "rounds.jsonl")
-    assert [line["round"] for line in lines] == list(range(1, 9))
-    assert [line["accuracy"] is not None for line in lines] == [False, True] * 4
+    assert set(contract.split()) <= set(written)
+    lines = read_rounds(folder / "rounds.jsonl")
+    assert [line.round for line in lines] == list(range(1, 9))
+    assert [line.accuracy is not None for line in lines] == [False, True] * 4
     wanted = "accuracy loss clients drops messages bytes depth seconds examples"
-    assert all(set(wanted.split()) <= set(line) for line in lines)
-    assert summary["examples"] == sum(line["examples"] for line in lines)
-    assert summary["messages"]["total"] == 8 * (2 + 10)  # two groups of five a round: 2 + Σ 5, as in Table 3
-    assert summary["final_accuracy"] == lines[-1]["accuracy"]
+    raw = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert all(set(wanted.split()) <= set(line) for line in raw)
+    assert summary.examples == sum(line.examples for line in lines)
+    assert summary.messages["total"] == 8 * (2 + 10)  # two groups of five a round: 2 + Σ 5, as in Table 3
+    assert summary.final_accuracy == lines[-1].accuracy
 
 
 def test_the_last_round_is_always_evaluated(tmp_path):
     run_whole(tmp_path / "run", rounds=3, evaluate={"every": 2})
-    assert read_lines(tmp_path / "run" / "rounds.jsonl")[-1]["accuracy"] is not None
+    assert read_rounds(tmp_path / "run" / "rounds.jsonl")[-1].accuracy is not None
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 5, 7])
 def test_a_run_stopped_by_its_consumer_goes_on_to_the_same_bits(whole, tmp_path, stop_after):
     for line in recorder_in(tmp_path / "run").run():
-        if line["round"] == stop_after:
+        if line.round == stop_after:
             break
     resumed = recorder_in(tmp_path / "run", resume=True)
     lines = list(resumed.run())
-    assert [line["round"] for line in lines] == list(range(1, 9))
-    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert [line.round for line in lines] == list(range(1, 9))
+    assert resumed.summary().params_sha256 == whole[1].params_sha256
     assert timeless(tmp_path / "run") == timeless(whole[0])
 
 
 def test_ctrl_c_in_the_middle_of_a_round_leaves_a_checkpoint_of_the_round_before(whole, tmp_path):
     @dataclass(frozen=True)
-    class Interrupted:
+    class Interrupted(Work):
         work: object
 
         def __call__(self, baton: Baton, visit) -> tuple[Baton, dict, Report]:
@@ -121,12 +124,12 @@ def test_ctrl_c_in_the_middle_of_a_round_leaves_a_checkpoint_of_the_round_before
     assert not (tmp_path / "run" / "summary.json").exists()
     resumed = recorder_in(tmp_path / "run", resume=True)
     list(resumed.run())
-    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert resumed.summary().params_sha256 == whole[1].params_sha256
 
 
 def test_when_every_chain_fails_the_last_good_state_is_on_disk(tmp_path):
     @dataclass(frozen=True)
-    class FailsLater:
+    class FailsLater(Work):
         work: object
 
         def __call__(self, baton, visit):
@@ -147,7 +150,7 @@ def test_more_rounds_can_be_asked_of_a_finished_run(whole, tmp_path):
     run_whole(tmp_path / "run", rounds=5)
     longer = recorder_in(tmp_path / "run", resume=True)
     list(longer.run())
-    assert longer.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert longer.summary().params_sha256 == whole[1].params_sha256
     with pytest.raises(BadInput, match="at round 8 already"):
         list(recorder_in(tmp_path / "run", resume=True, rounds=2).run())
 
@@ -161,7 +164,7 @@ def test_resuming_a_finished_run_trains_nothing_and_gives_its_summary(tmp_path):
 
 def test_a_half_written_last_line_is_passed_over_on_resume(whole, tmp_path):
     for line in recorder_in(tmp_path / "run").run():
-        if line["round"] == 4:
+        if line.round == 4:
             break
     with (tmp_path / "run" / "rounds.jsonl").open("a") as file:
         file.write('{"round": 5, "accu')
@@ -200,21 +203,21 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 def test_an_interrupt_during_the_evaluation_loses_nothing(whole, tmp_path, monkeypatch):
     recorder = recorder_in(tmp_path / "run")
-    evaluate, calls = Task.evaluate, []
+    evaluate, calls = record.evaluate, []
 
-    def interrupted(task, *arguments):
-        calls.append(task)
+    def interrupted(predictor, *arguments):
+        calls.append(predictor)
         if len(calls) == 2:  # that of round 4
             raise KeyboardInterrupt
-        return evaluate(task, *arguments)
+        return evaluate(predictor, *arguments)
 
-    monkeypatch.setattr(Task, "evaluate", interrupted)
+    monkeypatch.setattr(record, "evaluate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(recorder.run())
-    assert len(read_lines(tmp_path / "run" / "rounds.jsonl")) == 3
+    assert len(read_rounds(tmp_path / "run" / "rounds.jsonl")) == 3
     resumed = recorder_in(tmp_path / "run", resume=True)
     list(resumed.run())
-    assert resumed.summary()["params_sha256"] == whole[1]["params_sha256"]
+    assert resumed.summary().params_sha256 == whole[1].params_sha256
     assert timeless(tmp_path / "run") == timeless(whole[0])
 
 
@@ -288,30 +291,45 @@ def test_numbers_that_are_not_finite_are_null_in_json():
     assert dumps({"loss": float("inf"), "all": [1.5, float("nan")]}) == '{"loss": null, "all": [1.5, null]}'
 
 
-def line(round: int, accuracy: float | None) -> dict:
+def log(round: int, accuracy: float | None) -> RoundLog:
     directions = {"server_to_client": 2, "client_to_server": 1, "client_to_client": 4}
-    cost = {"messages": directions, "bytes": {key: 10 * value for key, value in directions.items()}}
-    rest = {"loss": 0.5, "examples": 20, "seconds": 0.5, "depth": 3, "drops": [], "chains": 1, "clients": 3}
-    extra = {"simulated_seconds": None, "relayed": {"messages": 0, "bytes": 0}}
-    return {"round": round, "accuracy": accuracy, **cost, **rest, **extra}
-
-
-def test_a_summary_of_lines_made_by_hand(tmp_path):
-    recorder = recorder_in(
-        tmp_path / "run", evaluate={"every": 1, "last": 3, "smooth": 1, "shares": [0.5], "target": 0.8}
+    return round_log(
+        round,
+        accuracy,
+        0.5,
+        messages=directions,
+        bytes={key: 10 * value for key, value in directions.items()},
+        examples=20,
     )
-    real = next(recorder.run())  # for the keys that this test does not look at
-    lines = [real | line(r, a) for r, a in enumerate([0.1, 0.3, 0.5, None, 0.9, 0.7], start=1)]
-    state = start(recorder.algorithm, recorder.engine)
-    found = recorder.summarise(lines, replace(state, round=6))
-    assert found["accuracy"] == pytest.approx((0.5 + 0.9 + 0.7) / 3)
-    assert found["best_accuracy"] == 0.9
-    assert found["final_accuracy"] == 0.7
-    assert found["jump"] == pytest.approx((0.2 + 0.2 + 0.4 + 0.2) / 4)
-    assert found["rounds_to"] == {"0.5": 3}  # 0.5 is the first of at least 0.4
-    assert found["traffic_to"] == {"0.5": 3 * 70}
-    assert found["messages"] == {"server_to_client": 12, "client_to_server": 6, "client_to_client": 24, "total": 42}
-    assert (found["examples"], found["seconds"], found["examples_per_second"]) == (120, 3.0, 40.0)
+
+
+def test_a_summary_of_rounds_made_by_hand():
+    logs = [log(r, a) for r, a in enumerate([0.1, 0.3, 0.5, None, 0.9, 0.7], start=1)]
+    wanted = Evaluate(every=1, last=3, smooth=1, shares=(0.5,), target=0.8)
+    found = summarise("x", logs, wanted, estimates={}, params_sha256="")
+    assert found.accuracy == pytest.approx((0.5 + 0.9 + 0.7) / 3)
+    assert found.best_accuracy == 0.9
+    assert found.final_accuracy == 0.7
+    assert found.jump == pytest.approx((0.2 + 0.2 + 0.4 + 0.2) / 4)
+    assert found.rounds_to == {"0.5": 3}  # 0.5 is the first of at least 0.4
+    assert found.traffic_to == {"0.5": 3 * 70}
+    assert found.messages == {"server_to_client": 12, "client_to_server": 6, "client_to_client": 24, "total": 42}
+    assert (found.examples, found.seconds, found.examples_per_second) == (120, 3.0, 40.0)
+
+
+def test_a_round_is_read_back_as_it_was_written(tmp_path):
+    whole = replace(
+        log(1, 0.5),
+        drops=(Dropped(3, 0, 1, "lost"),),
+        undescribed=(Undescribed(4, "silent"),),
+        sampling={"distinct": 8.0, "expected_distinct": None},
+        simulated_seconds=1.25,
+        classes=7,
+        metrics={"accuracy": 0.5, "loss": 0.1, "f1": 0.3},
+    )
+    untested = replace(log(2, None), metrics={})
+    write_rounds(tmp_path / "rounds.jsonl", [whole, untested])
+    assert read_rounds(tmp_path / "rounds.jsonl") == [whole, untested]
 
 
 def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path):
@@ -335,7 +353,7 @@ def test_a_checkpoint_holds_no_code(tmp_path, monkeypatch):
 
 
 def test_rounds_to_averages_the_evaluations_of_the_last_rounds():
-    lines = [{"round": r, "accuracy": a} for r, a in enumerate([0.1, 0.9, 0.2, 0.8, 0.8, None, 0.8], start=1)]
+    lines = [round_log(r, a) for r, a in enumerate([0.1, 0.9, 0.2, 0.8, 0.8, None, 0.8], start=1)]
     assert rounds_to(lines, 0.5, smooth=1) == 2
     assert rounds_to(lines, 0.5, smooth=2) == 2
     assert rounds_to(lines, 0.6, smooth=3) == 4  # (0.9 + 0.2 + 0.8) / 3
@@ -389,19 +407,19 @@ LATENCY = {
 
 def test_with_a_latency_every_line_has_its_time_and_the_summary_the_time_to_each_share(tmp_path):
     summary = run_whole(tmp_path / "run", latency=LATENCY, evaluate={"every": 1, "target": 0.2})
-    lines = read_lines(tmp_path / "run" / "rounds.jsonl")
-    assert all(line["simulated_seconds"] > 0 for line in lines)
-    for share, reached in summary["rounds_to"].items():
-        spent = None if reached is None else sum(line["simulated_seconds"] for line in lines[:reached])
-        assert summary["time_to"][share] == spent
-    assert any(time is not None for time in summary["time_to"].values())
-    assert summary["simulated_seconds"] == sum(line["simulated_seconds"] for line in lines)
+    lines = read_rounds(tmp_path / "run" / "rounds.jsonl")
+    assert all(line.simulated_seconds > 0 for line in lines)
+    for share, reached in summary.rounds_to.items():
+        spent = None if reached is None else sum(line.simulated_seconds for line in lines[:reached])
+        assert summary.time_to[share] == spent
+    assert any(time is not None for time in summary.time_to.values())
+    assert summary.simulated_seconds == sum(line.simulated_seconds for line in lines)
 
 
 def test_without_a_latency_there_is_no_time_that_was_not_measured(whole):
     _, summary = whole
-    assert summary["simulated_seconds"] is None
-    assert set(summary["time_to"].values()) == {None}
+    assert summary.simulated_seconds is None
+    assert set(summary.time_to.values()) == {None}
 
 
 def test_the_summary_counts_groups_relayed_traffic_and_estimates(tmp_path):
@@ -412,15 +430,15 @@ def test_the_summary_counts_groups_relayed_traffic_and_estimates(tmp_path):
     )
     model = (64 * 8 + 8 + 8 * 10 + 10) * 4
     visits = 4 * 2 * 5  # rounds, chains, clients of a chain
-    assert summary["parallelism"] == 4
-    assert summary["relayed"] == {"messages": 2 * 4 * 2 * 4, "bytes": 2 * 4 * 2 * 4 * model}
-    assert summary["estimates"]["traffic_bytes"] == 2 * visits * model
-    assert summary["describing"] == {"messages": 20, "bytes": 20 * 10 * 4}  # every client's class counts
-    assert summary["bytes"]["total"] == 2 * visits * model + 20 * 10 * 4
-    assert summary["estimates"]["communication_seconds"] == pytest.approx(8 * visits * model * 2 / 567e6)
+    assert summary.parallelism == 4
+    assert summary.relayed == {"messages": 2 * 4 * 2 * 4, "bytes": 2 * 4 * 2 * 4 * model}
+    assert summary.estimates["traffic_bytes"] == 2 * visits * model
+    assert summary.describing == {"messages": 20, "bytes": 20 * 10 * 4}  # every client's class counts
+    assert summary.bytes["total"] == 2 * visits * model + 20 * 10 * 4
+    assert summary.estimates["communication_seconds"] == pytest.approx(8 * visits * model * 2 / 567e6)
     # forwards: two operations for each of 64 · 8 + 8 · 10 weights; backwards twice as much
-    training = 3 * 2 * (64 * 8 + 8 * 10) * summary["examples"] / 2
-    assert summary["estimates"]["computing_seconds"] == pytest.approx((training + 4 * model / 4) / 567e9)
+    training = 3 * 2 * (64 * 8 + 8 * 10) * summary.examples / 2
+    assert summary.estimates["computing_seconds"] == pytest.approx((training + 4 * model / 4) / 567e9)
 
 
 @pytest.mark.parametrize("algorithm", ["fedseqinter", "fedasyncseq", "fedseq2par", "fedgsp", "naivegsp"])
@@ -428,11 +446,11 @@ def test_methods_with_more_state_are_resumed_to_the_same_bits(algorithm, tmp_pat
     changes = {"algorithm": {"name": algorithm, "fraction": 0.5}, "latency": LATENCY}
     one = run_whole(tmp_path / "whole", **changes)
     for line in recorder_in(tmp_path / "run", **changes).run():
-        if line["round"] == 5:
+        if line.round == 5:
             break
     resumed = recorder_in(tmp_path / "run", resume=True, **changes)
     list(resumed.run())
-    assert resumed.summary()["params_sha256"] == one["params_sha256"]
+    assert resumed.summary().params_sha256 == one.params_sha256
     assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
 
 

@@ -22,9 +22,9 @@ def test_a_finished_run_loads_with_its_config_rounds_and_summary(tmp_path):
     run = report.load(run_folder(tmp_path / "seq"))
     assert run.name == "seq"
     assert run.config["data"]["partition"]["name"] == "shards"
-    assert [line["accuracy"] for line in run.rounds] == list(ACCURACIES)
+    assert [line.accuracy for line in run.rounds] == list(ACCURACIES)
     assert run.summary is not None
-    assert run.summary["rounds_to"]["0.9"] == 4
+    assert run.summary.rounds_to["0.9"] == 4
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,8 +51,8 @@ def test_a_finished_run_taken_up_for_more_rounds_is_still_going(tmp_path):
 def test_a_loss_that_is_not_a_number_is_a_gap_in_the_curve(tmp_path):
     lines = [line_of(1), line_of(2, loss=float("nan")), line_of(3, train_loss=float("inf"))]
     run = report.load(run_folder(tmp_path / "nan", lines))
-    assert [line["loss"] for line in run.rounds] == [0.5, None, 0.5]
-    assert run.rounds[2]["train_loss"] is None
+    assert [line.loss for line in run.rounds] == [0.5, None, 0.5]
+    assert run.rounds[2].train_loss is None
 
 
 @pytest.mark.parametrize("name", ["config.toml", "rounds.jsonl"])
@@ -82,7 +82,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
         (
             "rounds.jsonl",
             json.dumps(line_of(1, drops=[{"client": 1}])).encode() + b"\n",
-            "client, hop, chain and reason",
+            "client, chain, hop and reason",
         ),
         ("rounds.jsonl", json.dumps(line_of(1, depth="deep")).encode() + b"\n", "depth should be a number"),
         ("rounds.jsonl", json.dumps(line_of(1)).encode() + b"\n", "summary.json counts 4 rounds: lines were lost"),
@@ -298,7 +298,7 @@ def test_what_fedgsp_would_estimate_stands_with_the_costs(tmp_path):
     costs = {(column.group, column.title): column.cells for column in tables.costs([known, plain])}
     assert costs["Estimated (FedGSP)", "computing"] == ("1.5 s", "–")
     assert costs["Estimated (FedGSP)", "communication"] == ("90.0 s", "–")
-    with pytest.raises(BadInput, match="estimates should be numbers"):
+    with pytest.raises(BadInput, match="estimates should hold numbers"):
         report.load(run_folder(tmp_path / "bad", estimates={"computing_seconds": "long"}))
 
 

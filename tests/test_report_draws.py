@@ -37,6 +37,6 @@ def test_runs_that_draw_uniformly_have_only_their_classes_drawn(tmp_path):
 
 
 def test_a_record_without_draws_is_an_old_one_and_one_with_nonsense_is_refused(tmp_path):
-    assert report.load(run_folder(tmp_path / "old")).rounds[0]["sampling"] == {}
+    assert report.load(run_folder(tmp_path / "old")).rounds[0].sampling == {}
     with pytest.raises(BadInput, match="sampling should hold numbers"):
         report.load(run_folder(tmp_path / "bad", [line_of(1, sampling={"distinct": "many"})]))

@@ -7,6 +7,7 @@ import json
 
 import pytest
 import tomli_w
+from invented_runs import round_log
 from rich.console import Console
 
 from fedrelay import BadInput
@@ -26,10 +27,6 @@ TABLES = {
 
 def quiet() -> Console:
     return Console(file=io.StringIO())
-
-
-def line(round: int, accuracy: float | None = None, loss: float | None = None) -> dict:
-    return {"round": round, "accuracy": accuracy, "loss": loss}
 
 
 def test_the_best_value_is_found_and_hopeless_and_diverging_ones_are_stopped(tmp_path):
@@ -59,7 +56,7 @@ def test_a_sweep_repeated_in_its_folder_trains_nothing_and_says_the_same(tmp_pat
 def test_values_below_half_of_the_best_are_hopeless(tmp_path):
     trials = trials_of({"local.lr": [1, 2, 3, 4]}, tmp_path)
     for trial, best in zip(trials, (0.8, 0.41, 0.39, None), strict=True):
-        trial.lines = [line(2, best)]
+        trial.logs = [round_log(2, best)]
     give_up_hopeless(trials)
     assert [bool(trial.stopped) for trial in trials] == [False, False, True, False]
     assert trials[2].stopped == "hopeless: 39.0% at round 2, where the best has 80.0%"
@@ -67,7 +64,7 @@ def test_values_below_half_of_the_best_are_hopeless(tmp_path):
 
 def test_without_accuracies_the_loss_decides(tmp_path):
     trials = trials_of({"local.lr": [1, 2]}, tmp_path)
-    trials[0].lines, trials[1].lines = [line(2, None, 3.0)], [line(2, None, 1.0)]
+    trials[0].logs, trials[1].logs = [round_log(2, None, 3.0)], [round_log(2, None, 1.0)]
     assert max(trials, key=lambda trial: trial.merit) is trials[1]
 
 
@@ -81,9 +78,9 @@ def test_several_settings_are_combined(tmp_path):
 def test_the_advice_says_when_the_best_is_at_the_edge(tmp_path):
     grid = {"local.lr": [0.1, 0.2, 0.4]}
     for best, word in ((0.4, "largest"), (0.1, "smallest")):
-        told = advice([Trial({"local.lr": best}, tmp_path, [line(1, 0.5)])], grid)
+        told = advice([Trial({"local.lr": best}, tmp_path, [round_log(1, 0.5)])], grid)
         assert told == f"Best: --set local.lr={best}\nlocal.lr = {best} is the {word} that was tried: try beyond it"
-    assert advice([Trial({"local.lr": 0.2}, tmp_path, [line(1, 0.5)])], grid) == "Best: --set local.lr=0.2"
+    assert advice([Trial({"local.lr": 0.2}, tmp_path, [round_log(1, 0.5)])], grid) == "Best: --set local.lr=0.2"
     assert "try smaller" in advice([Trial({"local.lr": 0.2}, tmp_path, stopped="failed: …")], grid)
 
 

@@ -4,8 +4,10 @@ from fedrelay import algorithms, config, data, engines, merges, models, plans, r
 from fedrelay.algorithms import Change, method
 from fedrelay.data import Federation
 from fedrelay.errors import BadInput, RunFailed
+from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import adapted, advance, deployed, start, train
-from fedrelay.runs.record import Evaluate, Recorder
+from fedrelay.runs.record import Recorder
+from fedrelay.runs.summary import Evaluate
 from fedrelay.tasks import Task, evaluate
 from fedrelay.visits import Adam, AdamW, Sgd
 
@@ -19,8 +21,10 @@ __all__ = [
     "Evaluate",
     "Federation",
     "Recorder",
+    "RoundLog",
     "RunFailed",
     "Sgd",
+    "Summary",
     "Task",
     "adapted",
     "advance",

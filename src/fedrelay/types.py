@@ -20,6 +20,7 @@ import torch
 if TYPE_CHECKING:
     from fedrelay.data.federation import ClientData
     from fedrelay.plans.sampling import Sampler
+    from fedrelay.runs.log import RoundLog
     from fedrelay.tasks import Predictor, Task, Workspaces
 
 Vector: TypeAlias = torch.Tensor
@@ -107,8 +108,10 @@ class State:
     memo: Tree
     waiting: tuple[Outcome, ...] = ()
     clock: float = 0.0
-    log: Tree = field(default_factory=dict)
-    """What the last round did and cost: one line of rounds.jsonl (but for the list of who took part)."""
+    log: RoundLog | None = None
+    """What the last round did and cost: one line of rounds.jsonl. None before the first round."""
+    participants: tuple[int, ...] = ()
+    """The clients that took part in it."""
     trainable: int | None = None
     """How many of a baton's numbers are trained; those after them are buffers. None: all of them."""
     examples: int = 0

@@ -38,7 +38,7 @@ def main() -> None:
         algorithm = fr.method(fedavg(), local=local, fraction=work.per_round / work.clients)
     gate = Gate(leave=getattr(engine, "close", bool), version=fedrelay.__version__)
     for state in train(algorithm, engine, rounds=10**9):
-        assert state.log["chains"] == work.per_round, state.log
+        assert state.log.chains == work.per_round, state.log
         if state.round == 1:
             gate.facts["setting"] = str(getattr(engine, "explanation", "") or engine_name).split(": about")[0]
         if state.round > 3:  # the engine has settled

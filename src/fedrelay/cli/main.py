@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -116,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there")
         return 130
     if options.json:
-        print(json.dumps(recorder.summary(), indent=2))
+        print(json.dumps(asdict(recorder.summary()), indent=2))
     else:
         OUT.print(report.table([report.load(recorder.path)]))
         OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)

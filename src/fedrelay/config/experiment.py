@@ -22,7 +22,8 @@ from fedrelay.errors import BadInput, within
 from fedrelay.models import MODELS
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.loop import adapted
-from fedrelay.runs.record import Evaluate, Recorder
+from fedrelay.runs.record import Recorder
+from fedrelay.runs.summary import Evaluate
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm, Engine
 

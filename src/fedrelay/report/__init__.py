@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedrelay.report.folder import Run, load
 from fedrelay.report.page import html, write
 from fedrelay.report.terminal import table
+from fedrelay.runs.folder import Run, load
 
 __all__ = ["Run", "html", "load", "table", "write"]

@@ -8,15 +8,16 @@ from html import escape
 from itertools import accumulate
 
 from fedrelay.report.figures import FEW, Figure, Spec, axes, shortened, styles
-from fedrelay.report.folder import Round, Run
+from fedrelay.runs.folder import Run
+from fedrelay.runs.log import RoundLog
 
-Values = Callable[[Round], float | None]
+Values = Callable[[RoundLog], float | None]
 
 
 def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     """Classes in a round, where they are known; more about the draws if any run draws otherwise than uniformly."""
     found = []
-    if any(line["classes"] is not None for run in runs for line in run.rounds):
+    if any(log.classes is not None for run in runs for log in run.rounds):
         words = "Different classes among the examples of all clients that took part."
         found.append(Figure("classes", "Classes in a round", words, _spec(runs, names, "Classes", (_classes, None))))
     if any(_sampler(run) not in (None, "uniform") for run in runs):
@@ -35,12 +36,12 @@ def _sampler(run: Run) -> str | None:
     return sampler.get("name") if isinstance(sampler, Mapping) else sampler
 
 
-def _classes(line: Round) -> float | None:
-    return line["classes"]
+def _classes(log: RoundLog) -> float | None:
+    return log.classes
 
 
 def _drawn(key: str) -> Values:
-    return lambda line: line["sampling"].get(key)
+    return lambda log: log.sampling.get(key)
 
 
 def _spec(runs: Sequence[Run], names: Sequence[str], title: str, values: tuple[Values, Values | None]) -> Spec:
@@ -51,7 +52,7 @@ def _spec(runs: Sequence[Run], names: Sequence[str], title: str, values: tuple[V
         for value, dash in ((measured, style.dash), (expected, "dot")):
             if value is None:
                 continue
-            points = [(line["round"], y) for line in run.rounds if (y := value(line)) is not None]
+            points = [(log.round, y) for log in run.rounds if (y := value(log)) is not None]
             heights = [y for _, y in points]
             if expected is not None:
                 heights = [total / count for count, total in enumerate(accumulate(heights), start=1)]

@@ -8,8 +8,9 @@ from html import escape
 from typing import Any, Literal
 
 from fedrelay.report import measures
-from fedrelay.report.folder import Run
 from fedrelay.runs.costs import DIRECTIONS
+from fedrelay.runs.folder import Run
+from fedrelay.runs.log import RoundLog
 
 Spec = dict[str, Any]
 
@@ -48,15 +49,15 @@ class Figure:
 class Measure:
     """What is drawn upwards."""
 
-    key: Literal["accuracy", "loss", "train_loss"]
+    of: Callable[[RoundLog], float | None]
     title: str
     hover: str = "%{y:.4~g}"
     factor: float = 1
 
 
-ACCURACY = Measure("accuracy", "Test accuracy", "%{y:.1f} %", 100)
-LOSS = Measure("loss", "Test loss")
-TRAIN_LOSS = Measure("train_loss", "Training loss")
+ACCURACY = Measure(lambda log: log.accuracy, "Test accuracy", "%{y:.1f} %", 100)
+LOSS = Measure(lambda log: log.loss, "Test loss")
+TRAIN_LOSS = Measure(lambda log: log.train_loss, "Training loss")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def styles(runs: Sequence[Run]) -> list[Style]:
 
 def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     """The main measure over rounds, traffic and sequential time, then the losses; only what the runs have."""
-    rounds = Scale("Round", lambda run: [line["round"] for line in run.rounds], shared=True)
+    rounds = Scale("Round", lambda run: [log.round for log in run.rounds], shared=True)
     divisor, unit = measures.unit(max((measures.total(run, "bytes") for run in runs), default=0))
     traffic = Scale(f"Traffic since the start ({unit})", lambda run: [sent / divisor for sent in measures.traffic(run)])
     hops = Scale("Hops one after another", measures.hops)
@@ -124,14 +125,14 @@ def bars(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
 
 
 def _has(runs: Sequence[Run], measure: Measure) -> bool:
-    return any(line[measure.key] is not None for run in runs for line in run.rounds)
+    return any(measure.of(log) is not None for run in runs for log in run.rounds)
 
 
 def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Scale) -> Spec:
     data: list[Spec] = []
     for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
         # A run may have no such scale at all (a virtual clock); it keeps its place, without a line.
-        pairs = [(x, line[measure.key]) for x, line in zip(scale.along(run), run.rounds, strict=False)]
+        pairs = [(x, measure.of(log)) for x, log in zip(scale.along(run), run.rounds, strict=False)]
         points = [(x, measure.factor * y) for x, y in pairs if y is not None]
         trace = {
             "type": "scatter",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedrelay.report import measures
-from fedrelay.report.folder import Run
+from fedrelay.runs.folder import Run
 
 FEW = 4
 
@@ -42,7 +42,7 @@ def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
             f"The runs were measured against different targets ({span}), so rounds and traffic to a share differ."
         )
     for name, run in zip(names, runs, strict=True):
-        own = run.summary["target"] if run.summary else None
+        own = run.summary.target if run.summary else None
         if own is not None and own not in targets:
             found.append(f"{name} is a reference, and its columns are measured against {measures.percent(own)}.")
     return found

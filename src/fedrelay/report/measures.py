@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from rich import filesize
 
-from fedrelay.report.folder import Run
 from fedrelay.runs.costs import DIRECTIONS
+from fedrelay.runs.folder import Run
+from fedrelay.runs.log import Summary
+from fedrelay.runs.summary import totals
 
 NONE = "–"
 REFERENCE = "centralized"
@@ -34,7 +36,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 def algorithm(run: Run) -> str:
     if run.summary is not None:
-        return run.summary["algorithm"]
+        return run.summary.algorithm
     section = run.config.get("algorithm")
     return str(section.get("name", NONE)) if isinstance(section, Mapping) else NONE
 
@@ -52,115 +54,118 @@ def planned(run: Run) -> int | None:
 
 def shares(runs: Sequence[Run]) -> list[str]:
     """The shares of the target that any run was measured against, from small to large."""
-    found = {key for run in runs if run.summary for key in (*run.summary["rounds_to"], *run.summary["traffic_to"])}
+    found = {key for run in runs if run.summary for key in (*run.summary.rounds_to, *run.summary.traffic_to)}
     return sorted(found, key=float)
 
 
 def rounds_to(run: Run, share: str) -> int | None:
-    return run.summary["rounds_to"].get(share) if run.summary else None
+    return run.summary.rounds_to.get(share) if run.summary else None
 
 
 def traffic_to(run: Run, share: str) -> int | None:
-    return run.summary["traffic_to"].get(share) if run.summary else None
+    return run.summary.traffic_to.get(share) if run.summary else None
 
 
 def time_to(run: Run, share: str) -> float | None:
     """Seconds on the virtual clock; None also where a run has no clock."""
-    return run.summary["time_to"].get(share) if run.summary else None
+    return run.summary.time_to.get(share) if run.summary else None
 
 
 def hops_to(run: Run, share: str) -> int | None:
     """How many visits had to wait for one another until the share of the target was reached."""
     reached = rounds_to(run, share)
-    return None if reached is None else sum(line["depth"] for line in run.rounds[:reached])
+    return None if reached is None else sum(log.depth for log in run.rounds[:reached])
 
 
 def targets(runs: Sequence[Run]) -> list[float]:
     """The different target accuracies of the runs that compete; with more than one, shares are not like for like."""
     racing = [run for run in runs if not is_reference(run)] or runs
-    return sorted({run.summary["target"] for run in racing if run.summary and run.summary["target"] is not None})
+    return sorted({run.summary.target for run in racing if run.summary and run.summary.target is not None})
 
 
 def split(run: Run, what: Literal["messages", "bytes"]) -> dict[str, int]:
     """Messages or bytes per direction, over the whole run so far."""
-    if run.summary is not None:
-        return {key: run.summary[what][key] for key in DIRECTIONS}
-    return {key: sum(line[what][key] for line in run.rounds) for key in DIRECTIONS}
+    whole = totals(run.rounds, what) if run.summary is None else sent(run.summary, what)
+    return {key: whole[key] for key in DIRECTIONS}
 
 
 def total(run: Run, what: Literal["messages", "bytes"]) -> int:
-    return run.summary[what]["total"] if run.summary else sum(split(run, what).values())
+    return totals(run.rounds, what)["total"] if run.summary is None else sent(run.summary, what)["total"]
+
+
+def sent(summary: Summary, what: Literal["messages", "bytes"]) -> Mapping[str, int]:
+    return summary.messages if what == "messages" else summary.bytes
 
 
 def traffic(run: Run) -> list[int]:
     """Bytes sent since the start, after every round."""
-    return list(accumulate(sum(line["bytes"][key] for key in DIRECTIONS) for line in run.rounds))
+    return list(accumulate(sum(log.bytes[key] for key in DIRECTIONS) for log in run.rounds))
 
 
 def clock(run: Run) -> list[float]:
     """Simulated seconds since the start, after every round; nothing for a run without a clock."""
-    times = [line["simulated_seconds"] for line in run.rounds]
+    times = [log.simulated_seconds for log in run.rounds]
     return [] if None in times else list(accumulate(time for time in times if time is not None))
 
 
 def relayed(run: Run) -> int:
     """Bytes that only passed the server on their way between clients."""
-    return sum(line["relayed"]["bytes"] for line in run.rounds)
+    return sum(log.relayed["bytes"] for log in run.rounds)
 
 
 def describing(run: Run) -> int:
     """Bytes that told the server about the clients' data, before the first round."""
-    return sum(line["describing"]["bytes"] for line in run.rounds)
+    return sum(log.describing["bytes"] for log in run.rounds)
 
 
 def estimate(run: Run, key: str) -> float | None:
     """Of the whole run, by FedGSP's formulas."""
-    return run.summary["estimates"].get(key) if run.summary else None
+    return run.summary.estimates.get(key) if run.summary else None
 
 
 def groups(run: Run) -> float | None:
     """The mean number of groups."""
-    return sum(line["groups"] for line in run.rounds) / len(run.rounds) if run.rounds else None
+    return sum(log.groups for log in run.rounds) / len(run.rounds) if run.rounds else None
 
 
 def hops(run: Run) -> list[int]:
     """Visits that had to wait for one another since the start, after every round."""
-    return list(accumulate(line["depth"] for line in run.rounds))
+    return list(accumulate(log.depth for log in run.rounds))
 
 
 def depth(run: Run) -> int | None:
     """The longest chain of any round."""
-    return max((line["depth"] for line in run.rounds), default=None)
+    return max((log.depth for log in run.rounds), default=None)
 
 
 def examples(run: Run) -> int:
-    return run.summary["examples"] if run.summary else sum(line["examples"] for line in run.rounds)
+    return run.summary.examples if run.summary else sum(log.examples for log in run.rounds)
 
 
 def seconds(run: Run) -> float:
-    return run.summary["seconds"] if run.summary else sum(line["seconds"] for line in run.rounds)
+    return run.summary.seconds if run.summary else sum(log.seconds for log in run.rounds)
 
 
 def drops(run: Run) -> int:
-    return run.summary["drops"] if run.summary else sum(len(line["drops"]) for line in run.rounds)
+    return run.summary.drops if run.summary else sum(len(log.drops) for log in run.rounds)
 
 
 def accuracies(run: Run) -> list[float]:
-    return [line["accuracy"] for line in run.rounds if line["accuracy"] is not None]
+    return [log.accuracy for log in run.rounds if log.accuracy is not None]
 
 
 def final_accuracy(run: Run) -> float | None:
     if run.summary is not None:
-        return run.summary["final_accuracy"]
+        return run.summary.final_accuracy
     return next(reversed(accuracies(run)), None)
 
 
 def best_accuracy(run: Run) -> float | None:
-    return run.summary["best_accuracy"] if run.summary else max(accuracies(run), default=None)
+    return run.summary.best_accuracy if run.summary else max(accuracies(run), default=None)
 
 
 def final_loss(run: Run) -> float | None:
-    return next((line["loss"] for line in reversed(run.rounds) if line["loss"] is not None), None)
+    return next((log.loss for log in reversed(run.rounds) if log.loss is not None), None)
 
 
 def settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

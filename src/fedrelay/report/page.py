@@ -11,9 +11,9 @@ from plotly.offline import get_plotlyjs
 
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, measures, tables
-from fedrelay.report.folder import Run, load
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.checkpoint import write_atomically
+from fedrelay.runs.folder import Run, load
 
 
 def html(runs: Sequence[Run]) -> str:
@@ -50,7 +50,7 @@ def html(runs: Sequence[Run]) -> str:
         dropped=tables.dropped(runs, names),
         settings=settings,
         differing=[setting for setting in settings if setting.differs],
-        fingerprints=[run.summary["params_sha256"] if run.summary else None for run in runs],
+        fingerprints=[run.summary.params_sha256 if run.summary else None for run in runs],
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedrelay.runs.record import Line, Recorder
+from fedrelay.runs.log import RoundLog
+from fedrelay.runs.record import Recorder
 from fedrelay.types import Chain, Engine, Outcome, Tree, Work
 
 MOST_DROPS = 5
@@ -23,16 +24,16 @@ def follow(recorder: Recorder, console: Console) -> None:
         done = recorder.done()
         bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said="accuracy …")
         began, named, accuracy, told = time.perf_counter(), set[int](), "…", ""
-        for line in recorder.run():
-            if line["round"] <= done:  # of an earlier part of this run
+        for log in recorder.run():
+            if log.round <= done:  # of an earlier part of this run
                 began = time.perf_counter()
                 continue
-            speed = (line["round"] - done) / (time.perf_counter() - began)
-            accuracy = accuracy if line["accuracy"] is None else f"{line['accuracy']:.1%}"
-            progress.update(bar, completed=line["round"], said=f"accuracy {accuracy} {speed:.1f} rounds/s")
+            speed = (log.round - done) / (time.perf_counter() - began)
+            accuracy = accuracy if log.accuracy is None else f"{log.accuracy:.1%}"
+            progress.update(bar, completed=log.round, said=f"accuracy {accuracy} {speed:.1f} rounds/s")
             told = tell_engine(recorder.engine, told, console)
-            tell_drops(line, named, console)
-            tell_undescribed(line, console)
+            tell_drops(log, named, console)
+            tell_undescribed(log, console)
 
 
 def bars(console: Console) -> Progress:
@@ -95,21 +96,21 @@ def tell_engine(engine: Engine, told: str, console: Console) -> str:
     return explanation
 
 
-def tell_drops(line: Line, named: set[int], console: Console) -> None:
+def tell_drops(log: RoundLog, named: set[int], console: Console) -> None:
     """Name a dropped client and its reason, each client once and only the first few."""
-    for drop in line["drops"]:
-        if drop["client"] in named or len(named) > MOST_DROPS:
+    for drop in log.drops:
+        if drop.client in named or len(named) > MOST_DROPS:
             continue
-        named.add(drop["client"])
-        where = f"round {line['round']}, chain {drop['chain']}"
-        text = f"{where}: client {drop['client']} was dropped: {drop['reason']}"
+        named.add(drop.client)
+        where = f"round {log.round}, chain {drop.chain}"
+        text = f"{where}: client {drop.client} was dropped: {drop.reason}"
         if len(named) > MOST_DROPS:
             text = "more clients were dropped; rounds.jsonl and the report name them all"
         console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def tell_undescribed(line: Line, console: Console) -> None:
+def tell_undescribed(log: RoundLog, console: Console) -> None:
     """Name the clients of which no trait came back."""
-    for missing in line.get("undescribed", ()):
-        text = f"client {missing['client']} could not be described, so it is grouped at random: {missing['reason']}"
+    for missing in log.undescribed:
+        text = f"client {missing.client} could not be described, so it is grouped at random: {missing.reason}"
         console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fedrelay.report import measures
-from fedrelay.report.folder import Run
+from fedrelay.runs.folder import Run
 
 MANY = 12
 
@@ -87,7 +87,7 @@ def costs(runs: Sequence[Run]) -> list[Column]:
         Column("Sent", "to describe clients", tuple(measures.size(measures.describing(run)) for run in runs)),
         Column("Groups", "mean number", tuple(measures.plain(measures.groups(run)) for run in runs)),
         Column("Hops", "longest chain", tuple(measures.count(measures.depth(run)) for run in runs)),
-        Column("Hops", "in sequence", tuple(measures.count(sum(line["depth"] for line in run.rounds)) for run in runs)),
+        Column("Hops", "in sequence", tuple(measures.count(sum(log.depth for log in run.rounds)) for run in runs)),
         Column("Time", "on this machine", tuple(measures.duration(measures.seconds(run)) for run in runs)),
         Column("Time", "examples per second", tuple(map(_speed, runs))),
         Column("Dropped", "clients", tuple(measures.count(measures.drops(run)) for run in runs)),
@@ -107,9 +107,9 @@ def dropped(runs: Sequence[Run], names: Sequence[str]) -> list[Lost]:
     found = []
     for place, (run, name) in enumerate(zip(runs, names, strict=True)):
         reasons: dict[str, list[tuple[int, int]]] = {}
-        for line in run.rounds:
-            for drop in line["drops"]:
-                reasons.setdefault(str(drop["reason"]), []).append((drop["client"], line["round"]))
+        for log in run.rounds:
+            for drop in log.drops:
+                reasons.setdefault(drop.reason, []).append((drop.client, log.round))
         for reason, lost in sorted(reasons.items(), key=lambda item: -len(item[1])):
             clients = _few(sorted({client for client, _ in lost}))
             rounds = _few(sorted({number for _, number in lost}))
@@ -125,11 +125,11 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
 
 
 def _mean_accuracy(run: Run) -> float | None:
-    return run.summary["accuracy"] if run.summary else None
+    return run.summary.accuracy if run.summary else None
 
 
 def _speed(run: Run) -> str:
-    return measures.count(run.summary["examples_per_second"]) if run.summary else measures.NONE
+    return measures.count(run.summary.examples_per_second) if run.summary else measures.NONE
 
 
 def _leading(runs: Sequence[Run], values: Sequence[float | None], sign: int) -> frozenset[int]:

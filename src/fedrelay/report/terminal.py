@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrelay.report import measures
-from fedrelay.report.folder import Run
+from fedrelay.runs.folder import Run
 
 
 def table(runs: Sequence[Run]) -> Table:

@@ -16,9 +16,13 @@ import torch
 
 from fedrelay.errors import BadInput
 from fedrelay.runs.costs import size_of
+from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State, Tree
 
-RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [Baton, Chain, Drop, Outcome, Report, State]
+RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+    *(Baton, Chain, Drop, Outcome, Report, State),
+    *(RoundLog, Dropped, Undescribed),
+]
 PIECE = 1 << 24
 """About so many bytes of memories are written, and read, at a time."""
 

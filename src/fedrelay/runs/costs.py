@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import add
-from typing import Any
 
 import torch
 
 from fedrelay.runs import measures
+from fedrelay.runs.log import RoundLog
 from fedrelay.tasks import Task
 from fedrelay.types import Outcome, Tree, Vector, Work
 
@@ -31,7 +31,8 @@ class Traffic:
         both = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
         return Traffic(*(tuple(map(add, one, another)) for one, another in both))
 
-    def log(self) -> dict[str, dict[str, int]]:
+    def by_name(self) -> dict[str, dict[str, int]]:
+        """As the log of a round has it."""
         return {
             "messages": dict(zip(DIRECTIONS, self.messages, strict=True)),
             "bytes": dict(zip(DIRECTIONS, self.bytes, strict=True)),
@@ -89,15 +90,15 @@ def depth(outcomes: Sequence[Outcome]) -> int:
     return max((len(outcome.chain.clients) for outcome in outcomes), default=0)
 
 
-def estimates(lines: Sequence[Mapping[str, Any]], task: Task, example: torch.Tensor) -> dict[str, float]:
+def estimates(logs: Sequence[RoundLog], task: Task, example: torch.Tensor) -> dict[str, float]:
     """Time and traffic of these rounds by FedGSP's formulas (2022, Eqs. 15-17), for its phone and its network: every
     visit gets the model from the server and sends it back, whoever sent it in this run."""
-    visits = sum(line["visits"] for line in lines)
+    visits = sum(log.visits for log in logs)
     model = task.layout.size * 4
     return {
         "computing_seconds": measures.computing_seconds(
-            [line["examples"] / line["chains"] for line in lines],
-            [line["chains"] for line in lines],
+            [log.examples / log.chains for log in logs],
+            [log.chains for log in logs],
             per_example=operations(task, example),
             per_merge=task.layout.size,
         ),

@@ -11,8 +11,9 @@ from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
+from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.tasks import OneModel, Predictor, Task
-from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Planned, Report, State, Vector, Work
+from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Vector, Work
 from fedrelay.vectors import blend, is_finite
 
 
@@ -110,16 +111,16 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     merged = algorithm.merge(known, ready) if ready else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
-    log = {
-        "groups": planned.groups,
-        **activity(round, outcomes),
-        **({"sampling": planned.sampling} if planned.sampling else {}),
-        **undescribed(planned),
-        **traffic_of(algorithm, outcomes, state).log(),
-        "simulated_seconds": None if latency is None or algorithm.pooled else clock - began_at(state),
-        "seconds": time.perf_counter() - began,
-    }
-    after = replace(merged, round=round, log=log)
+    log = replace(
+        log_of(round, outcomes, traffic_of(algorithm, outcomes, state)),
+        groups=planned.groups,
+        sampling=dict(planned.sampling),
+        undescribed=tuple(Undescribed(*missing) for missing in planned.undescribed),
+        simulated_seconds=None if latency is None or algorithm.pooled else clock - began_at(state),
+        seconds=time.perf_counter() - began,
+    )
+    there = {report.client for outcome in outcomes for report in outcome.reports}
+    after = replace(merged, round=round, log=log, participants=tuple(sorted(there)))
     engine.commit(round)
     return after
 
@@ -158,32 +159,29 @@ def check(chains: Sequence[Chain], round: int) -> None:
         raise RunFailed(f"round {round}: the plan made no chain")
 
 
-def activity(round: int, outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """What a round did."""
-    reports = [report for outcome in outcomes for report in outcome.reports]
-    examples = sum(report.examples for report in reports)
+def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> RoundLog:
+    """What the chains of a round did and sent."""
+    reports, sent = [report for outcome in outcomes for report in outcome.reports], traffic.by_name()
     losses = [(report.metrics["loss"], report.examples) for report in reports if "loss" in report.metrics]
-    return {
-        "round": round,
-        "train_loss": sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
-        "clients": len({report.client for report in reports}),
-        "participants": tuple(sorted({report.client for report in reports})),
-        "chains": len(outcomes),
-        "visits": len(reports),
-        "drops": [
-            {"client": drop.client, "chain": number, "hop": drop.hop, "reason": drop.reason}
+    return RoundLog(
+        round=round,
+        clients=len({report.client for report in reports}),
+        chains=len(outcomes),
+        depth=costs.depth(outcomes),
+        examples=sum(report.examples for report in reports),
+        seconds=0.0,
+        messages=sent["messages"],
+        bytes=sent["bytes"],
+        relayed=sent["relayed"],
+        describing=sent["describing"],
+        train_loss=sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
+        visits=len(reports),
+        drops=tuple(
+            Dropped(drop.client, number, drop.hop, drop.reason)
             for number, outcome in enumerate(outcomes)
             for drop in outcome.dropped
-        ],
-        "depth": costs.depth(outcomes),
-        "examples": examples,
-    }
-
-
-def undescribed(planned: Planned) -> dict[str, object]:
-    """In the record of the first round: who could not be described, and so was grouped at random."""
-    missing = planned.undescribed
-    return {"undescribed": [{"client": client, "reason": reason} for client, reason in missing]} if missing else {}
+        ),
+    )
 
 
 MOST_REASONS = 5

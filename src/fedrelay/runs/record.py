@@ -3,60 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
-import statistics
 import tomllib
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tomli_w
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from fedrelay import vectors
 from fedrelay.data.federation import Examples
 from fedrelay.errors import BadInput, within
-from fedrelay.runs import checkpoint, measures
-from fedrelay.runs.costs import DIRECTIONS, estimates
+from fedrelay.runs import checkpoint
+from fedrelay.runs.costs import estimates
+from fedrelay.runs.folder import (
+    CONFIG,
+    ROUNDS,
+    SUMMARY,
+    alone_in,
+    encode,
+    read_rounds,
+    read_summary,
+    write_rounds,
+    write_summary,
+)
 from fedrelay.runs.latency import Latency
+from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import deployed, start, train
+from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.tasks import Workspaces, evaluate
 from fedrelay.types import Algorithm, Engine, State, Tree
-
-Line = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """When the model is tested on the central test set, and what is read off the curve.
-
-    `rounds_to` in the summary is the first round whose accuracy, averaged over the evaluations of the last `smooth`
-    rounds, reaches a share of `target` (the accuracy one hopes for, such as the centralised one). `accuracy` in the
-    summary is the mean of the `last` evaluations.
-    """
-
-    every: int = 5
-    target: float = 1.0
-    shares: tuple[float, ...] = (0.7, 0.8, 0.9)
-    smooth: int = 5
-    last: int = 5
-
-    def __post_init__(self) -> None:
-        within("every", self.every, least=1)
-        within("target", self.target, above=0, most=1)
-        within("smooth", self.smooth, least=1)
-        within("last", self.last, least=1)
-        for share in self.shares:
-            within("every one of shares", share, above=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -93,8 +74,8 @@ class Recorder:
     def path(self) -> Path:
         return Path(self.folder)
 
-    def run(self) -> Iterator[Line]:
-        """Every round's line as it is written; the lines of an earlier part of the same run come first."""
+    def run(self) -> Iterator[RoundLog]:
+        """What every round did, as it is written; the rounds of an earlier part of the same run come first."""
         with alone_in(self.path):
             yield from self._run()
 
@@ -102,36 +83,42 @@ class Recorder:
         """How many rounds an earlier part of this run has on disk."""
         return checkpoint.newest_round(self.path / "checkpoint")
 
-    def _run(self) -> Iterator[Line]:
-        state, lines = self._begin()
-        yield from lines
+    def _run(self) -> Iterator[RoundLog]:
+        state, logs = self._begin()
+        yield from logs
         saved = state.round
         try:
             for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
                 state = after
-                line = self._line(state)
+                log = self._log(state)
                 self._note_engine()
-                self._append(line)
+                self._append(log)
                 if state.round % self.checkpoint_every == 0 or state.round == self.rounds:
                     self._save(state)
                     saved = state.round
-                lines.append(line)
-                yield line
+                logs.append(log)
+                yield log
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough
             if saved != state.round and self.engine.memories()[0] == state.round:
                 self._save(state)
-        summary = self.summarise(lines, state)
-        checkpoint.write_atomically(self.path / "summary.json", (dumps(summary, indent=2) + "\n").encode())
+        write_summary(self.path / SUMMARY, self._summarise(logs, state))
 
-    def summary(self) -> dict[str, Any]:
-        """What `summary.json` says."""
-        content: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
-        return content
+    def summary(self) -> Summary:
+        """What `summary.json` says, when the run has ended."""
+        found = read_summary(self.path / SUMMARY)
+        if found is None:
+            raise BadInput(f"{self.path.resolve()} has no {SUMMARY} yet: it is written when the run ends")
+        return found
 
-    def _begin(self) -> tuple[State, list[Line]]:
+    def _summarise(self, logs: Sequence[RoundLog], state: State) -> Summary:
+        costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0])
+        models = deployed(state, self.algorithm).vectors
+        return summarise(self.name, logs, self.evaluate, estimates=costs, params_sha256=vectors.sha256(*models))
+
+    def _begin(self) -> tuple[State, list[RoundLog]]:
         """The state to go on from: the newest checkpoint, or a fresh start, which is saved at once."""
         found = checkpoint.load(self.path / "checkpoint")
-        path = self.path / "rounds.jsonl"
+        path = self.path / ROUNDS
         if found is None:
             if path.is_file() and path.stat().st_size:
                 raise BadInput(
@@ -140,7 +127,7 @@ class Recorder:
                 )
             state = start(self.algorithm, self.engine, self.latency)
             self._write_tables()
-            checkpoint.write_atomically(path, b"")
+            write_rounds(path, [])
             self._save(state)
             return state, []
         if not self.resume:
@@ -152,25 +139,25 @@ class Recorder:
             )
         self._check_model(state, memories)
         self.engine.remember(state.round, memories)
-        lines = [line for line in read_lines(path) if line["round"] <= state.round]
-        if lines and state.round < self.rounds and lines[-1]["round"] % self.evaluate.every:
-            lines[-1] |= {"accuracy": None, "loss": None}  # it was tested only because it was the last
-        if state.round and len(lines) == state.round - 1:
-            lines.append(self._line(state))  # stopped between a round and its line
-        if [line["round"] for line in lines] != list(range(1, state.round + 1)):
+        logs = [log for log in read_rounds(path) if log.round <= state.round]
+        if logs and state.round < self.rounds and logs[-1].round % self.evaluate.every:
+            logs[-1] = replace(logs[-1], metrics={})  # it was tested only because it was the last
+        if state.round and len(logs) == state.round - 1:
+            logs.append(self._log(state))  # stopped between a round and its line
+        if len(logs) != state.round:
             raise BadInput(
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
         self._write_tables()
-        checkpoint.write_atomically(path, b"".join(encode(line) for line in lines))
+        write_rounds(path, logs)
         if state.round < self.rounds:
-            (self.path / "summary.json").unlink(missing_ok=True)
-        return state, lines
+            (self.path / SUMMARY).unlink(missing_ok=True)
+        return state, logs
 
     def _write_tables(self) -> None:
         """What decides the results, beside them; only once nothing speaks against the run any more."""
         tables = self.tables or described_run(self)
-        path = self.path / "config.toml"
+        path = self.path / CONFIG
         if self.tables is None and path.is_file():
             found = tomllib.loads(path.read_text(encoding="utf-8"))
             if {**found, "rounds": 0} != {**tables, "rounds": 0}:
@@ -198,140 +185,31 @@ class Recorder:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
         checkpoint.save(self.path / "checkpoint", state, memories)
 
-    def _line(self, state: State) -> Line:
+    def _log(self, state: State) -> RoundLog:
+        """What the last round did, with its test if it is one that is tested."""
+        assert state.log is not None
         metrics: Mapping[str, float] = {}
         if state.round % self.evaluate.every == 0 or state.round == self.rounds:
             metrics = evaluate(deployed(state, self.algorithm), self.test, self._workspaces)
-        log = dict(state.log)
-        who = list(log.pop("participants"))  # too long a list for every line
-        seen = None if self.classes is None else int(self.classes[who].any(axis=0).sum())
-        return {**log, "classes": seen, "accuracy": metrics.get("accuracy"), "loss": metrics.get("loss")}
+        seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
+        finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+        return replace(state.log, classes=seen, metrics=finite)
 
     def _note_engine(self) -> None:
         """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""
-        settings, path = self.engine.settings, self.path / "config.toml"
+        settings, path = self.engine.settings, self.path / CONFIG
         if settings is None or settings == self._noted.get("engine") or not path.is_file():
             return
         tables = {**tomllib.loads(path.read_text()), "engine": dict(settings)}
         checkpoint.write_atomically(path, tomli_w.dumps(tables).encode())
         self._noted["engine"] = settings
 
-    def _append(self, line: Line) -> None:
-        """The line is on disk before a checkpoint can claim its round."""
-        with (self.path / "rounds.jsonl").open("ab") as file:
-            file.write(encode(line))
+    def _append(self, log: RoundLog) -> None:
+        """Its line is on disk before a checkpoint can claim its round."""
+        with (self.path / ROUNDS).open("ab") as file:
+            file.write(encode(log))
             file.flush()
             os.fsync(file.fileno())
-
-    def summarise(self, lines: Sequence[Line], state: State) -> dict[str, Any]:
-        """The figures of a whole run."""
-        tested = [line["accuracy"] for line in lines if line["accuracy"] is not None]
-        last = tested[-self.evaluate.last :]
-        reached = {
-            f"{share:g}": rounds_to(lines, share * self.evaluate.target, self.evaluate.smooth)
-            for share in self.evaluate.shares
-        }
-        examples, seconds = sum(line["examples"] for line in lines), sum(line["seconds"] for line in lines)
-        return {
-            "algorithm": self.name,
-            "rounds": state.round,
-            "accuracy": sum(last) / len(last) if last else None,
-            "best_accuracy": max(tested, default=None),
-            "final_accuracy": tested[-1] if tested else None,
-            "final_loss": lines[-1]["loss"] if lines else None,
-            "jump": mean([abs(after - before) for before, after in pairwise(tested)]),
-            "classes": mean([line["classes"] for line in lines if line.get("classes") is not None]),
-            "target": self.evaluate.target,
-            "rounds_to": reached,
-            "traffic_to": {
-                share: None if round is None else totals(lines[:round], "bytes")["total"]
-                for share, round in reached.items()
-            },
-            "time_to": {share: None if round is None else simulated(lines[:round]) for share, round in reached.items()},
-            "messages": totals(lines, "messages"),
-            "bytes": totals(lines, "bytes"),
-            "relayed": part_of(lines, "relayed"),
-            "describing": part_of(lines, "describing"),
-            "parallelism": measures.parallelism([line["groups"] for line in lines]),
-            "estimates": estimates(lines, self.engine.task, self.test.take(slice(0, 1))[0]),
-            "simulated_seconds": simulated(lines),
-            "depth": sum(line["depth"] for line in lines),
-            "examples": examples,
-            "seconds": seconds,
-            "examples_per_second": examples / seconds if seconds else None,
-            "drops": sum(len(line["drops"]) for line in lines),
-            "params_sha256": vectors.sha256(*deployed(state, self.algorithm).vectors),
-        }
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """Of what there is."""
-    return statistics.fmean(values) if values else None
-
-
-def simulated(lines: Sequence[Line]) -> float | None:
-    """The time these rounds took on the virtual clock; None if there was none."""
-    times = [line["simulated_seconds"] for line in lines]
-    return None if None in times else float(sum(times))
-
-
-def rounds_to(lines: Sequence[Line], goal: float, smooth: int) -> int | None:
-    """The first round whose accuracy, averaged over the evaluations of the last `smooth` rounds, is at least `goal`."""
-    recent: deque[tuple[int, float]] = deque()
-    for line in lines:
-        if line["accuracy"] is None:
-            continue
-        recent.append((line["round"], line["accuracy"]))
-        while recent[0][0] <= line["round"] - smooth:
-            recent.popleft()
-        if sum(accuracy for _, accuracy in recent) / len(recent) >= goal:
-            return int(line["round"])
-    return None
-
-
-def totals(lines: Sequence[Line], key: str) -> dict[str, int]:
-    """Messages or bytes of these rounds by direction, and in all."""
-    by = {direction: sum(line[key][direction] for line in lines) for direction in DIRECTIONS}
-    return {**by, "total": sum(by.values())}
-
-
-def part_of(lines: Sequence[Line], key: str) -> dict[str, int]:
-    """Messages and bytes of one kind among all; lines of before there was that kind have none of it."""
-    return {what: sum(line.get(key, {}).get(what, 0) for line in lines) for what in ("messages", "bytes")}
-
-
-def encode(line: Line) -> bytes:
-    return (dumps(line) + "\n").encode()
-
-
-def dumps(value: Any, indent: int | None = None) -> str:
-    """JSON as everybody reads it: numbers that are not finite become null."""
-
-    def finite(item: Any) -> Any:
-        if isinstance(item, dict):
-            return {key: finite(part) for key, part in item.items()}
-        if isinstance(item, list | tuple):
-            return [finite(part) for part in item]
-        return None if isinstance(item, float) and not math.isfinite(item) else item
-
-    return json.dumps(finite(value), indent=indent, allow_nan=False)
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Nobody else may write a run into this folder meanwhile; the lock ends with the process, however it ends."""
-    (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / "checkpoint" / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise BadInput(
-            f"{folder.resolve()} is in use by another process: wait for it, or choose another --out"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def described_run(recorder: Recorder) -> dict[str, Any]:
@@ -341,9 +219,9 @@ def described_run(recorder: Recorder) -> dict[str, Any]:
         "rounds": recorder.rounds,
         "seed": engine.seed,
         "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": fingerprint(engine.sizes)},
-        "model": told(engine.task.model),
-        "algorithm": {"name": recorder.name, "is": told(recorder.algorithm)},
-        "evaluate": told(recorder.evaluate),
+        "model": plain(engine.task.model),
+        "algorithm": {"name": recorder.name, "is": plain(recorder.algorithm)},
+        "evaluate": plain(recorder.evaluate),
         "engine": {"name": type(engine).__name__},
     }
 
@@ -352,32 +230,13 @@ def fingerprint(sizes: Sequence[int]) -> str:
     return hashlib.sha256(repr(tuple(sizes)).encode()).hexdigest()
 
 
-def told(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A configured object as plain data: dataclasses by their fields, functions by their names."""
     if is_dataclass(value) and not isinstance(value, type):
-        said = {item.name: told(getattr(value, item.name)) for item in fields(value)}
+        said = {item.name: plain(getattr(value, item.name)) for item in fields(value)}
         return {"is": type(value).__name__} | {key: part for key, part in said.items() if part is not None}
     if isinstance(value, tuple | list):
-        return [told(item) for item in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return getattr(value, "__qualname__", type(value).__name__)
-
-
-def read_lines(path: Path) -> list[Line]:
-    """The whole lines of a rounds.jsonl; a last line that was cut off in the writing is passed over."""
-    if not path.is_file():
-        raise BadInput(
-            f"{path.resolve()} is missing: the folder is not a whole run; start again in another --out folder"
-        )
-    lines = []
-    for number, text in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            line = json.loads(text)
-            line["round"] + 0
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadInput(
-                f"{path.resolve()}, line {number}, is not that of a round ({error}): it is damaged"
-            ) from error
-        lines.append(line)
-    return lines

@@ -12,10 +12,11 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich import box
 from rich.console import Console
@@ -28,8 +29,14 @@ from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs import checkpoint
+from fedrelay.runs.folder import SUMMARY, read_summary
+from fedrelay.runs.log import Summary
 
 EXTRA = ("runs", "seeds", "reference")
+
+
+Figure: TypeAlias = Callable[[Summary], float | None]
+"""A number of a summary, if it has it."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +54,12 @@ class Row:
     """One run over all its seeds; `failed` says why some of them have no result."""
 
     name: str
-    summaries: tuple[Mapping[str, Any], ...]
+    summaries: tuple[Summary, ...]
     failed: tuple[str, ...] = ()
 
-    def values(self, *keys: str) -> list[float]:
-        """This figure of every seed that has it."""
-        found = []
-        for summary in self.summaries:
-            value: Any = summary
-            for key in keys:
-                value = None if value is None else value.get(key)
-            if value is not None:
-                found.append(float(value))
-        return found
-
-    def over_seeds(self, *keys: str, unit: Callable[[float], str]) -> str:
+    def over_seeds(self, figure: Figure, unit: Callable[[float], str]) -> str:
         """Mean ± standard deviation over seeds; nothing if some seed never got there."""
-        values = self.values(*keys)
+        values = [value for summary in self.summaries if (value := figure(summary)) is not None]
         if not values or len(values) < len(self.summaries):
             return "–"
         apart = unit(statistics.stdev(values)) if len(values) > 1 else unit(0)
@@ -177,16 +173,18 @@ def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | N
 
 def aimed(job: Job, first: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> Job:
     """The job with the reference's mean accuracy as its target."""
-    found = [summary_of(one)["accuracy"] for one in first if (one.name, one.seed) not in failures]
-    if not found or None in found:
+    summaries = [summary_of(one) for one in first if (one.name, one.seed) not in failures]
+    found = [summary.accuracy for summary in summaries if summary.accuracy is not None]
+    if not found or len(found) < len(summaries):
         raise RunFailed(f"the reference {first[0].name!r} has no accuracy to measure the others against")
     target = {"evaluate": {**job.tables.get("evaluate", {}), "target": statistics.fmean(found)}}
     return Job(job.name, job.seed, {**job.tables, **target}, job.folder)
 
 
-def summary_of(job: Job) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((job.folder / "summary.json").read_text())
-    return content
+def summary_of(job: Job) -> Summary:
+    found = read_summary(job.folder / SUMMARY)
+    assert found is not None  # the job has ended well
+    return found
 
 
 def rows_of(todo: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> list[Row]:
@@ -203,7 +201,9 @@ def write(
     rows: Sequence[Row], todo: Sequence[Job], failures: Mapping[tuple[str, int], str], out: Path, title: str
 ) -> None:
     """The results beside the runs."""
-    content = [{"name": row.name, "failed": list(row.failed), "summaries": list(row.summaries)} for row in rows]
+    content = [
+        {"name": row.name, "failed": list(row.failed), "summaries": list(map(asdict, row.summaries))} for row in rows
+    ]
     checkpoint.write_atomically(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
     checkpoint.write_atomically(out / "results.md", markdown(rows, title).encode())
     folders = [job.folder for job in todo if (job.name, job.seed) not in failures]
@@ -215,55 +215,72 @@ def millions(value: float) -> str:
     return f"{value / 1e6:.1f}"
 
 
-Figure = tuple[str, str, Callable[[float], str]]
-REACHED: tuple[Figure, ...] = (
-    ("rounds_to", "rounds to", "{:.0f}".format),
-    ("traffic_to", "MB to", millions),
-    ("time_to", "simulated s to", "{:.1f}".format),
+@dataclass(frozen=True)
+class Reached:
+    """What it took to reach a share of the target: in words, by shares in a summary, and how it is written."""
+
+    words: str
+    by_share: Callable[[Summary], Mapping[str, float | None]]
+    unit: Callable[[float], str]
+
+
+TIME = Reached("simulated s to", lambda summary: summary.time_to, "{:.1f}".format)
+REACHED = (
+    Reached("rounds to", lambda summary: summary.rounds_to, "{:.0f}".format),
+    Reached("MB to", lambda summary: summary.traffic_to, millions),
+    TIME,
 )
-"""What it took to reach a share of the target: the key in a summary, the words, how it is written."""
 
 
-def cells_of(row: Row, shares: Sequence[str], figures: Sequence[Figure]) -> list[str]:
+def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached]) -> list[str]:
     """One line of the table."""
-    percent, whole = "{:.1%}".format, "{:.0f}".format
-    reached = [row.over_seeds(figure, share, unit=unit) for figure, _, unit in figures for share in shares]
-    megabytes = row.over_seeds("bytes", "total", unit=millions)
-    messages, seconds = row.over_seeds("messages", "total", unit=whole), row.over_seeds("seconds", unit="{:.1f}".format)
-    accuracy = row.over_seeds("accuracy", unit=percent) if row.summaries else "failed"
-    steadiness = [row.over_seeds("jump", unit=percent), row.over_seeds("classes", unit="{:.1f}".format)]
-    best = row.over_seeds("best_accuracy", unit=percent)
-    return [row.name, accuracy, best, *reached, messages, megabytes, *steadiness, seconds]
+    percent, one_digit = "{:.1%}".format, "{:.1f}".format
+    accuracy = row.over_seeds(lambda summary: summary.accuracy, percent) if row.summaries else "failed"
+    return [
+        row.name,
+        accuracy,
+        row.over_seeds(lambda summary: summary.best_accuracy, percent),
+        *(row.over_seeds(partial(at_share, one, share), one.unit) for one in reached for share in shares),
+        row.over_seeds(lambda summary: summary.messages["total"], "{:.0f}".format),
+        row.over_seeds(lambda summary: summary.bytes["total"], millions),
+        row.over_seeds(lambda summary: summary.jump, percent),
+        row.over_seeds(lambda summary: summary.classes, one_digit),
+        row.over_seeds(lambda summary: summary.seconds, one_digit),
+    ]
 
 
-def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Figure]]:
+def at_share(reached: Reached, share: str, summary: Summary) -> float | None:
+    return reached.by_share(summary).get(share)
+
+
+def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Reached]]:
     """The columns, the shares of the target that were asked for, and what is told of them."""
-    shares = list(dict.fromkeys(share for row in rows for summary in row.summaries for share in summary["rounds_to"]))
-    timed = any(summary.get("simulated_seconds") is not None for row in rows for summary in row.summaries)
-    figures = [figure for figure in REACHED if timed or figure[0] != "time_to"]
-    reached = [f"{words} {float(share):.0%}" for _, words, _ in figures for share in shares]
-    columns = ["run", "accuracy", "best", *reached, "messages", "MB", "jump", "classes a round", "seconds"]
-    return columns, shares, figures
+    shares = list(dict.fromkeys(share for row in rows for summary in row.summaries for share in summary.rounds_to))
+    timed = any(summary.simulated_seconds is not None for row in rows for summary in row.summaries)
+    reached = [one for one in REACHED if timed or one is not TIME]
+    words = [f"{one.words} {float(share):.0%}" for one in reached for share in shares]
+    columns = ["run", "accuracy", "best", *words, "messages", "MB", "jump", "classes a round", "seconds"]
+    return columns, shares, reached
 
 
 def table(rows: Sequence[Row]) -> Table:
     """For the terminal, where there is less room."""
-    columns, shares, figures = headings(rows)
+    columns, shares, reached = headings(rows)
     left_out = ("best", "messages", "MB to", "simulated s to", "jump", "classes")
     shown = [number for number, column in enumerate(columns) if not column.startswith(left_out)]
     result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number in shown:
         result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        cells = cells_of(row, shares, figures)
+        cells = cells_of(row, shares, reached)
         result.add_row(*(Text(cells[number]) for number in shown))
     return result
 
 
 def markdown(rows: Sequence[Row], title: str) -> str:
     """For documents."""
-    columns, shares, figures = headings(rows)
-    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares, figures) for row in rows)]
+    columns, shares, reached = headings(rows)
+    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares, reached) for row in rows)]
     text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     failed = "".join(f"\n- {row.name} failed: {reason}" for row in rows for reason in row.failed)
     return f"# {title}\n\n{text}\n{failed}\n" if failed else f"# {title}\n\n{text}\n"

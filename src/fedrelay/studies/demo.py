@@ -42,4 +42,4 @@ def trained(out: Path, tables: dict[str, Any], live: Console) -> tuple[Path, flo
     experiment = config.build(tables)
     recorder = experiment.record(out / experiment.fingerprint[:8] / experiment.name, resume=True)
     follow(recorder, live)
-    return recorder.path, float(recorder.summary()["accuracy"])
+    return recorder.path, recorder.summary().accuracy or 0.0

@@ -67,9 +67,11 @@ def measure(name: str) -> Facts:
     built = config.build(tables)
     messages = visits = across = 0
     for state in train(built.algorithm, built.engine, rounds=2):
-        messages += sum(state.log["messages"].values()) - state.log["describing"]["messages"]
-        across += state.log["messages"]["client_to_client"]
-        visits += state.log["clients"]
+        log = state.log
+        assert log is not None
+        messages += sum(log.messages.values()) - log.describing["messages"]
+        across += log.messages["client_to_client"]
+        visits += log.clients
     return Facts(messages / visits, across > 0)
 
 

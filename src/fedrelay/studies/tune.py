@@ -17,7 +17,7 @@ from rich.text import Text
 from fedrelay import config
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.runs import checkpoint
-from fedrelay.runs.record import Line
+from fedrelay.runs.log import RoundLog
 
 RUNGS = (0.25, 0.5, 1.0)
 """At these shares of the rounds, values are compared."""
@@ -33,7 +33,7 @@ class Trial:
 
     settings: Mapping[str, Any]
     folder: Path
-    lines: list[Line] = field(default_factory=list)
+    logs: list[RoundLog] = field(default_factory=list)
     stopped: str = ""
 
     @property
@@ -42,17 +42,17 @@ class Trial:
 
     @property
     def rounds(self) -> int:
-        return int(self.lines[-1]["round"]) if self.lines else 0
+        return self.logs[-1].round if self.logs else 0
 
     @property
     def best(self) -> float | None:
         """The best accuracy so far."""
-        return max((line["accuracy"] for line in self.lines if line["accuracy"] is not None), default=None)
+        return max((log.accuracy for log in self.logs if log.accuracy is not None), default=None)
 
     @property
     def loss(self) -> float | None:
         """The last test loss."""
-        return next((line["loss"] for line in reversed(self.lines) if line["loss"] is not None), None)
+        return next((log.loss for log in reversed(self.logs) if log.loss is not None), None)
 
     @property
     def merit(self) -> tuple[bool, float]:
@@ -85,7 +85,9 @@ def tune(
             if rung < RUNGS[-1]:
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
-    checkpoint.write_atomically(out / "tune.json", (json.dumps([told(t) for t in ranked], indent=2) + "\n").encode())
+    checkpoint.write_atomically(
+        out / "tune.json", (json.dumps([as_record(t) for t in ranked], indent=2) + "\n").encode()
+    )
     return ranked
 
 
@@ -107,18 +109,18 @@ def advance(
 ) -> None:
     """Go on to round `goal`; a run that fails is over, with its reason."""
     # Built anew for every stretch, so that only one engine at a time holds its workers and memories.
-    lines = config.build(tables, data_dir).record(trial.folder, resume=True).run()
-    trial.lines = []
+    logs = config.build(tables, data_dir).record(trial.folder, resume=True).run()
+    trial.logs = []
     try:
-        for line in lines:
-            trial.lines.append(line)
+        for log in logs:
+            trial.logs.append(log)
             display.update(board(all_))
-            if line["round"] >= goal and goal < tables.get("rounds", config.NUMBERS["rounds"]):
+            if log.round >= goal and goal < tables.get("rounds", config.NUMBERS["rounds"]):
                 break
     except RunFailed as error:
         trial.stopped = f"failed: {error}"
     finally:
-        lines.close()  # type: ignore[attr-defined]
+        logs.close()  # type: ignore[attr-defined]
 
 
 def give_up_hopeless(trials: Sequence[Trial]) -> None:
@@ -141,7 +143,7 @@ def board(trials: Sequence[Trial]) -> Table:
     return result
 
 
-def told(trial: Trial) -> dict[str, Any]:
+def as_record(trial: Trial) -> dict[str, Any]:
     """A trial as a record."""
     return {
         "settings": dict(trial.settings),

@@ -1,0 +1,115 @@
+"""What a run leaves on record: what every round did, and the figures of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Split = Mapping[str, int]
+"""Messages or bytes by direction (`costs.DIRECTIONS`), in a summary with their `total`."""
+Part = Mapping[str, int]
+"""Some of them: `messages` and `bytes` of one kind."""
+
+
+def nothing() -> dict[str, int]:
+    """No message of this kind."""
+    return {"messages": 0, "bytes": 0}
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A client that was lost from its chain in a round, and why."""
+
+    client: int
+    chain: int
+    hop: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Undescribed:
+    """A client of which no trait came back, and why; it is grouped at random."""
+
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RoundLog:
+    """What one round did and cost: one line of rounds.jsonl."""
+
+    round: int
+    clients: int
+    """Different ones that took part."""
+    chains: int
+    depth: int
+    """The longest chain: hops that had to happen one after another."""
+    examples: int
+    seconds: float
+    messages: Split
+    bytes: Split
+    relayed: Part = field(default_factory=nothing)
+    """Among them, what only passed the server on its way between clients."""
+    describing: Part = field(default_factory=nothing)
+    """Among them, what told the server about the clients' data, before the first round."""
+    train_loss: float | None = None
+    """The mean over the clients that took part, on their own data."""
+    visits: int = 0
+    groups: int = 0
+    """Among how many the chains were drawn."""
+    drops: tuple[Dropped, ...] = ()
+    undescribed: tuple[Undescribed, ...] = ()
+    sampling: Mapping[str, float | None] = field(default_factory=dict)
+    """What there is to say of the draw."""
+    simulated_seconds: float | None = None
+    """On the virtual clock, where there is one."""
+    classes: int | None = None
+    """Different ones among the clients that took part, where that is known."""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """Loss and metrics on the test set; empty if this round was not tested. Not finite is None."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """On the test set, if this round was tested."""
+        return self.metrics.get("accuracy")
+
+    @property
+    def loss(self) -> float | None:
+        """On the test set, if this round was tested."""
+        return self.metrics.get("loss")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of a whole run: summary.json."""
+
+    algorithm: str
+    rounds: int
+    accuracy: float | None
+    """The mean of the last tests."""
+    best_accuracy: float | None
+    final_accuracy: float | None
+    final_loss: float | None
+    jump: float | None
+    """The mean difference between one test and the next."""
+    classes: float | None
+    """The mean number of different classes in a round."""
+    target: float | None
+    rounds_to: Mapping[str, int | None]
+    """By shares of the target; None where it was never reached."""
+    traffic_to: Mapping[str, int | None]
+    time_to: Mapping[str, float | None]
+    messages: Split
+    bytes: Split
+    relayed: Part
+    describing: Part
+    parallelism: float | None
+    estimates: Mapping[str, float]
+    """Time and traffic by FedGSP's formulas."""
+    simulated_seconds: float | None
+    depth: int
+    examples: int
+    seconds: float
+    examples_per_second: float | None
+    drops: int
+    params_sha256: str

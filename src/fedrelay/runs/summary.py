@@ -1,0 +1,115 @@
+"""The figures of a whole run, from what its rounds did."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from fedrelay.errors import within
+from fedrelay.runs import measures
+from fedrelay.runs.costs import DIRECTIONS
+from fedrelay.runs.log import RoundLog, Summary
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """When the model is tested on the central test set, and what is read off the curve.
+
+    `rounds_to` in the summary is the first round whose accuracy, averaged over the evaluations of the last `smooth`
+    rounds, reaches a share of `target` (the accuracy one hopes for, such as the centralised one). `accuracy` in the
+    summary is the mean of the `last` evaluations.
+    """
+
+    every: int = 5
+    target: float = 1.0
+    shares: tuple[float, ...] = (0.7, 0.8, 0.9)
+    smooth: int = 5
+    last: int = 5
+
+    def __post_init__(self) -> None:
+        within("every", self.every, least=1)
+        within("target", self.target, above=0, most=1)
+        within("smooth", self.smooth, least=1)
+        within("last", self.last, least=1)
+        for share in self.shares:
+            within("every one of shares", share, above=0, most=1)
+
+
+def summarise(
+    name: str, logs: Sequence[RoundLog], evaluate: Evaluate, *, estimates: Mapping[str, float], params_sha256: str
+) -> Summary:
+    """The figures of these rounds, of the method of this name."""
+    tested = [log.accuracy for log in logs if log.accuracy is not None]
+    last = tested[-evaluate.last :]
+    goals = {f"{share:g}": share * evaluate.target for share in evaluate.shares}
+    reached = {share: rounds_to(logs, goal, evaluate.smooth) for share, goal in goals.items()}
+    until = {share: None if round is None else logs[:round] for share, round in reached.items()}
+    examples, seconds = sum(log.examples for log in logs), sum(log.seconds for log in logs)
+    return Summary(
+        algorithm=name,
+        rounds=len(logs),
+        accuracy=sum(last) / len(last) if last else None,
+        best_accuracy=max(tested, default=None),
+        final_accuracy=tested[-1] if tested else None,
+        final_loss=logs[-1].loss if logs else None,
+        jump=mean([abs(after - before) for before, after in pairwise(tested)]),
+        classes=mean([log.classes for log in logs if log.classes is not None]),
+        target=evaluate.target,
+        rounds_to=reached,
+        traffic_to={share: None if some is None else totals(some, "bytes")["total"] for share, some in until.items()},
+        time_to={share: None if some is None else simulated(some) for share, some in until.items()},
+        messages=totals(logs, "messages"),
+        bytes=totals(logs, "bytes"),
+        relayed=added([log.relayed for log in logs]),
+        describing=added([log.describing for log in logs]),
+        parallelism=measures.parallelism([log.groups for log in logs]),
+        estimates=estimates,
+        simulated_seconds=simulated(logs),
+        depth=sum(log.depth for log in logs),
+        examples=examples,
+        seconds=seconds,
+        examples_per_second=examples / seconds if seconds else None,
+        drops=sum(len(log.drops) for log in logs),
+        params_sha256=params_sha256,
+    )
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Of what there is."""
+    return statistics.fmean(values) if values else None
+
+
+def simulated(logs: Sequence[RoundLog]) -> float | None:
+    """The time these rounds took on the virtual clock; None if there was none."""
+    times = [log.simulated_seconds for log in logs]
+    return None if None in times else float(sum(time for time in times if time is not None))
+
+
+def rounds_to(logs: Sequence[RoundLog], goal: float, smooth: int) -> int | None:
+    """The first round whose accuracy, averaged over the evaluations of the last `smooth` rounds, is at least `goal`."""
+    recent: deque[tuple[int, float]] = deque()
+    for log in logs:
+        if log.accuracy is None:
+            continue
+        recent.append((log.round, log.accuracy))
+        while recent[0][0] <= log.round - smooth:
+            recent.popleft()
+        if sum(accuracy for _, accuracy in recent) / len(recent) >= goal:
+            return log.round
+    return None
+
+
+def totals(logs: Sequence[RoundLog], what: Literal["messages", "bytes"]) -> dict[str, int]:
+    """Messages or bytes of these rounds by direction, and in all."""
+    splits = [log.messages if what == "messages" else log.bytes for log in logs]
+    by = {direction: sum(split[direction] for split in splits) for direction in DIRECTIONS}
+    return {**by, "total": sum(by.values())}
+
+
+def added(parts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Messages and bytes of one kind."""
+    return {what: sum(part.get(what, 0) for part in parts) for what in ("messages", "bytes")}
