@@ -6,7 +6,7 @@ import torch
 
 from fedrelay.merges import Mean
 from fedrelay.plans.chains import in_order
-from fedrelay.plans.grouping.groups import Limits, spread
+from fedrelay.plans.grouping.groups import Limits, distribute
 from fedrelay.plans.sampling import share
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 
@@ -29,7 +29,7 @@ def test_the_number_that_takes_part_is_rounded_down_and_at_least_one(fraction, t
 def test_left_over_clients_go_to_the_smallest_group_that_has_room():
     sizes = [5, 5, 1, 1, 3, 9]
     # group 1 holds least but is full; then group 0 has room for one; the last stays alone
-    assert spread([[0], [2, 3]], [4, 5, 1], sizes, Limits(max_clients=2)) == [[0, 4], [2, 3], [5, 1]]
+    assert distribute([[0], [2, 3]], [4, 5, 1], sizes, Limits(max_clients=2)) == [[0, 4], [2, 3], [5, 1]]
 
 
 def test_a_weight_given_by_the_plan_overrides_the_examples():

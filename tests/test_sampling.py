@@ -26,7 +26,7 @@ from fedrelay.plans.sampling import (
     Uniform,
     Urns,
     by_clusters,
-    spread,
+    weight_variance,
 )
 from fedrelay.plans.sampling.urns import cut
 
@@ -148,7 +148,7 @@ def test_closed_forms_are_what_counting_every_possible_draw_gives():
         assert urns.variances() == tuple(s - e * e for s, e in zip(square, mean, strict=True))  # Eqs. 13-16
         assert urns.chances() == tuple(chance)  # Eqs. 18-22
         assert urns.distinct == pytest.approx(float(distinct), rel=1e-12)
-        assert urns.spread == pytest.approx(float(sum(urns.variances())), rel=1e-12)
+        assert urns.variance == pytest.approx(float(sum(urns.variances())), rel=1e-12)
 
 
 class EveryTicket:
@@ -187,8 +187,8 @@ def test_measured_weights_have_the_variance_of_the_closed_form():
     for sampler in (Multinomial(), BySize(), Original()):
         distributions = sampler.distributions(sizes, m)
         draws = [distributions.draw(rng) for _ in range(repeats)]
-        measured = np.array([spread(drawn, sizes) for drawn in draws])
-        assert abs(measured.mean() - distributions.spread) < 5 * measured.std() / math.sqrt(repeats) + 1e-12
+        measured = np.array([weight_variance(drawn, sizes) for drawn in draws])
+        assert abs(measured.mean() - distributions.variance) < 5 * measured.std() / math.sqrt(repeats) + 1e-12
         found = np.array([len(drawn) for drawn in draws])
         assert abs(found.mean() - distributions.distinct) < 5 * found.std() / math.sqrt(repeats) + 1e-12
 
@@ -214,13 +214,13 @@ def test_uniform_schemes_have_the_spread_of_counting_every_subset(case):
         return sum(apart, Fraction(0)) / len(subsets)
 
     kept = Original().distributions(sizes, m)
-    assert kept.spread == pytest.approx(float(counted(lambda i, s: p[i])), rel=1e-9, abs=1e-12)
+    assert kept.variance == pytest.approx(float(counted(lambda i, s: p[i])), rel=1e-9, abs=1e-12)
     alone = Uniform().distributions(sizes, m)
     if len(set(sizes)) == 1 or m == len(sizes):
         by_examples = counted(lambda i, s: Fraction(sizes[i], sum(sizes[j] for j in s)))
-        assert alone.spread == pytest.approx(float(by_examples), rel=1e-9, abs=1e-12)
+        assert alone.variance == pytest.approx(float(by_examples), rel=1e-9, abs=1e-12)
     else:
-        assert alone.spread is None
+        assert alone.variance is None
     assert alone.distinct == kept.distinct == m
 
 
@@ -228,7 +228,7 @@ def test_full_participation_draws_everybody_by_examples():
     drawn = Full().distributions([3, 1, 2], 1).draw(np.random.default_rng(0))
     assert sorted(one.index for one in drawn) == [0, 1, 2]
     assert {one.weight for one in drawn} == {None}
-    assert spread(drawn, [3, 1, 2]) == pytest.approx(0)
+    assert weight_variance(drawn, [3, 1, 2]) == pytest.approx(0)
 
 
 def test_the_original_weighs_by_shares_of_all_examples():
@@ -296,9 +296,9 @@ def test_sizes_in_an_array_do_not_overflow(dtype):
         assert_unbiased(sampler.distributions(np.array(sizes, dtype=dtype), 4), sizes, 4)
     for sampler in (Uniform(), Original(), Full()):
         exact, found = (sampler.distributions(given, 4) for given in (sizes, np.array(sizes, dtype=dtype)))
-        assert found.spread == exact.spread
+        assert found.variance == exact.variance
         assert found.draw(np.random.default_rng(0)) == exact.draw(np.random.default_rng(0))
-    assert spread([Draw(0, 0.5)], np.array(sizes, dtype=dtype)) == spread([Draw(0, 0.5)], sizes)
+    assert weight_variance([Draw(0, 0.5)], np.array(sizes, dtype=dtype)) == weight_variance([Draw(0, 0.5)], sizes)
 
 
 def test_sizes_near_the_end_of_64_bits_stay_exact():

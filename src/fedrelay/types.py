@@ -285,14 +285,15 @@ Barrier: TypeAlias = Callable[[State, Sequence[Outcome]], tuple[Sequence[Outcome
 class Algorithm:
     """A method is four choices: plan, update, merge, barrier; `fedrelay.method` makes it of what it changes of FedAvg.
 
-    `pooled` marks the reference that sees all data as one client. `relayed`: what one client of a chain sends to the
-    next goes through the server. `predictor` says how the result predicts; None: as one model, the mean of the batons.
+    Without a barrier a merge waits for every chain. `pooled` marks the reference that sees all data as one client.
+    `relayed`: what one client of a chain sends to the next goes through the server. `predictor` says how the result
+    predicts; None: as one model, the mean of the batons.
     """
 
     plan: Plan
     update: Work
     merge: Merge
-    barrier: Barrier
+    barrier: Barrier | None = None
     pooled: bool = False
     relayed: bool = False
     predictor: Callable[[State], Predictor] | None = None

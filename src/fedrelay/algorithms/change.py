@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from fedrelay.errors import BadInput, within
 from fedrelay.merges import Every, Mean, WithAbsent
-from fedrelay.merges.barriers import everyone
 from fedrelay.plans import Singles
 from fedrelay.plans.sampling import Full, Original, Sampler, Uniform
 from fedrelay.plans.sampling.sampler import check as check_sampler
@@ -83,7 +82,7 @@ def method(
         plan=(change.plan or Singles()).fitted(fraction=fraction, sampler=sampler, local=local),
         update=with_terms(local, change.terms),
         merge=inner if change.every is None else Every(inner, period),
-        barrier=change.barrier or everyone,
+        barrier=change.barrier,
         pooled=bool(change.pooled),
         relayed=bool(change.relayed),
         predictor=change.predictor,
@@ -108,7 +107,7 @@ def name_of(value: object) -> str:
 
 def check(algorithm: Algorithm, merge: Merge) -> None:
     """Refuse parts that make no sense together; `merge` is what happens when models are merged at all."""
-    plan, sampler, waits = algorithm.plan, algorithm.plan.sampler, algorithm.barrier is everyone
+    plan, sampler, waits = algorithm.plan, algorithm.plan.sampler, algorithm.barrier is None
     now_and_then = isinstance(algorithm.merge, Every) and algorithm.merge.period != 1
     if plan.one_chain and merge.least_chains > 1:
         raise BadInput(f"{name_of(merge)} compares several chains, and here all clients are one chain")

@@ -1,4 +1,4 @@
-"""Which chains a merge waits for."""
+"""Which chains a merge waits for, where it does not wait for all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from collections.abc import Sequence
 from fedrelay.types import Outcome, State
 
 SAME = 1e-9  # relative: sums of the same durations in another order end at the same moment
-
-
-def everyone(state: State, outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], Sequence[Outcome]]:
-    """Merge every chain of the round; nobody waits."""
-    return outcomes, ()
 
 
 def first(state: State, outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], Sequence[Outcome]]:

@@ -103,7 +103,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     good = [outcome for outcome in outcomes if outcome.reports]
     if not good and not state.waiting:
         raise RunFailed(every_chain_failed(round, outcomes))
-    ready, waiting = algorithm.barrier(state, good)
+    ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
     memo = algorithm.plan.learn(planned, back)

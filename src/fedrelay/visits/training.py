@@ -103,9 +103,9 @@ class Training(Work):
         return task
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
-        held, best = held_out(visit, self.validation), None
+        held, best = held_out(visit, self.validation) if self.keep == "best" else None, None
         for epoch in self.train(baton, visit):
-            if self.keep == "best" and held is not None:
+            if held is not None:
                 best = better(best, epoch, held, visit)
         params = visit.workspaces.main.params.clone() if best is None else best.params
         return self.finish(baton, self.without_held_out(visit), params, epoch if best is None else best.epoch)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fedrelay.plans.sampling.basic import BySize, Full, Multinomial, Original, Subset, Uniform
-from fedrelay.plans.sampling.sampler import Distributions, Draw, Drawn, Sampler, check, draw, share, spread
+from fedrelay.plans.sampling.sampler import Distributions, Draw, Drawn, Sampler, check, draw, share, weight_variance
 from fedrelay.plans.sampling.similarity import BySimilarity
 from fedrelay.plans.sampling.target import Census, Target
 from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
@@ -41,5 +41,5 @@ __all__ = [
     "draw",
     "multinomial",
     "share",
-    "spread",
+    "weight_variance",
 ]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrelay.plans.sampling import urns
-from fedrelay.plans.sampling.sampler import NOTHING, Draw, Sampler
-from fedrelay.plans.sampling.sizes import sums
-from fedrelay.plans.sampling.urns import Urns, checked
+from fedrelay.plans.sampling.sampler import NOTHING, Draw, Sampler, checked, sums
+from fedrelay.plans.sampling.urns import Urns
 from fedrelay.types import Tree
 
 
@@ -33,7 +32,7 @@ class Subset:
         return float(self.count)
 
     @property
-    def spread(self) -> float | None:
+    def variance(self) -> float | None:
         chance = self.count / len(self.sizes)
         known = sums(self.sizes)
         if self.shares:

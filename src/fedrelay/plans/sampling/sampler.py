@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from numbers import Integral
+from operator import index
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.groups import Groups
-from fedrelay.plans.sampling.sizes import sums
 from fedrelay.types import Outcome, Survey, Tree
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -40,7 +41,7 @@ class Distributions(Protocol):
         ...
 
     @property
-    def spread(self) -> float | None:
+    def variance(self) -> float | None:
         """E Σ (weight − p)² over all candidates: for an unbiased scheme the sum of the variances of the weights. None
         where there is no closed form."""
         ...
@@ -93,12 +94,12 @@ def draw(
     memo, coming = sampler.begin(memo, groups)
     distributions = sampler.distributions(sizes, count, memo)
     draws = distributions.draw(rng)
-    measured = {"distinct": len(draws), "spread": spread(draws, sizes)}
-    expected = {"expected_distinct": distributions.distinct, "expected_spread": distributions.spread}
+    measured = {"distinct": len(draws), "spread": weight_variance(draws, sizes)}
+    expected = {"expected_distinct": distributions.distinct, "expected_spread": distributions.variance}
     return Drawn(memo, draws, measured | expected, {} if coming is None else {"sampler": coming})
 
 
-def spread(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
+def weight_variance(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
     """Σ (weight − p)² over all candidates: how far this round's weights are from those of full participation."""
     known, held = sums(sizes), sum(sizes[one.index] for one in drawn)
     found = known.squares / known.total**2  # if nobody were drawn
@@ -113,3 +114,60 @@ def share(fraction: float, total: int) -> int:
     """max(⌊fraction · total⌋, 1): how many of `total` take part."""
     # The small term keeps 0.29 * 100 at 29: the papers mean the number, not its rounding in binary.
     return max(int(fraction * total + 1e-9), 1)
+
+
+def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
+    """The sizes as whole numbers; what no scheme can draw from is refused."""
+    if not isinstance(count, Integral):
+        raise BadInput(f"the number of draws must be a whole number, not {count!r}")
+    if not len(sizes):
+        raise BadInput("there are no clients or groups to draw from: give the size of at least one")
+    if count < 1:
+        raise BadInput(f"the number of draws must be at least 1, not {count}: 1 to {len(sizes)} works")
+    if count > len(sizes):
+        raise BadInput(f"{count} draws from {len(sizes)} clients or groups: at most {len(sizes)} works")
+    known = sums(sizes)
+    if known.smallest < 1:
+        place = next(place for place, size in enumerate(known.sizes) if size < 1)
+        raise BadInput(f"client or group {place} has no examples, so it cannot be drawn by size: leave it out")
+    return known.sizes
+
+
+class Sums(NamedTuple):
+    """What draws need of the sizes of all candidates together, found once: a round must not take longer because there
+    are more clients."""
+
+    sizes: tuple[int, ...]
+    """The sizes themselves, as Python's whole numbers, which do not overflow as an array's do."""
+    total: int
+    squares: int
+    smallest: int
+    largest: int
+
+
+_KNOWN: dict[int, tuple[Sequence[int], Sums]] = {}
+
+
+def sums(sizes: Sequence[int]) -> Sums:
+    """The sums; those of the last few tuples are kept, and known again by being the same object."""
+    known = _KNOWN.get(id(sizes))
+    if known is not None and known[0] is sizes:
+        return known[1]
+    whole = whole_numbers(sizes)
+    squares = sum(size * size for size in whole)
+    found = Sums(whole, sum(whole), squares, min(whole, default=0), max(whole, default=0))
+    if isinstance(sizes, tuple):  # it cannot change
+        while len(_KNOWN) >= 8:
+            del _KNOWN[next(iter(_KNOWN))]
+        _KNOWN[id(sizes)] = sizes, found
+    return found
+
+
+def whole_numbers(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Whatever holds whole numbers (a list, an array) as a tuple of them; anything else is refused."""
+    if isinstance(sizes, tuple) and all(type(size) is int for size in sizes):
+        return sizes
+    try:
+        return tuple(map(index, sizes))
+    except TypeError:
+        raise BadInput(f"sizes must be whole numbers of examples, not {str(sizes)[:60]}") from None

@@ -17,8 +17,8 @@ from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.plans.background import beside
 from fedrelay.plans.grouping.groups import Groups
-from fedrelay.plans.sampling.sampler import NOTHING, Sampler
-from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters, checked
+from fedrelay.plans.sampling.sampler import NOTHING, Sampler, checked
+from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters
 from fedrelay.plans.sampling.ward import Rows, Similarity, published_ward, ward
 from fedrelay.types import Outcome, Survey, Tree, Vector
 

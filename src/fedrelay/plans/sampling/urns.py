@@ -12,14 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.errors import BadInput
-from fedrelay.plans.sampling.sampler import Draw
-from fedrelay.plans.sampling.sizes import sums
+from fedrelay.plans.sampling.sampler import Draw, checked
 
 Whole = NDArray[np.int64]
 Tickets = dict[int, int]
@@ -92,7 +89,7 @@ class Urns:
         return tuple(1 - Fraction(a, self.total**k) for a, k in zip(missed, urns_of, strict=True))
 
     @cached_property
-    def spread(self) -> float:
+    def variance(self) -> float:
         """The sum of all variances, in double precision."""
         return float(sum(np.sum(share * (1 - share)) for share in self._shares)) / len(self.urns) ** 2
 
@@ -107,23 +104,6 @@ class Urns:
     @property
     def _shares(self) -> list[NDArray[np.float64]]:
         return [urn.tickets / self.total for urn in self.urns]
-
-
-def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
-    """The sizes as whole numbers; what no scheme can draw from is refused."""
-    if not isinstance(count, Integral):
-        raise BadInput(f"the number of draws must be a whole number, not {count!r}")
-    if not len(sizes):
-        raise BadInput("there are no clients or groups to draw from: give the size of at least one")
-    if count < 1:
-        raise BadInput(f"the number of draws must be at least 1, not {count}: 1 to {len(sizes)} works")
-    if count > len(sizes):
-        raise BadInput(f"{count} draws from {len(sizes)} clients or groups: at most {len(sizes)} works")
-    known = sums(sizes)
-    if known.smallest < 1:
-        index = next(index for index, size in enumerate(known.sizes) if size < 1)
-        raise BadInput(f"client or group {index} has no examples, so it cannot be drawn by size: leave it out")
-    return known.sizes
 
 
 def multinomial(sizes: Sequence[int], count: int) -> Urns:
