@@ -151,29 +151,29 @@ def test_the_schedule_is_a_factor(examples):
 
 
 def test_the_work_needs_no_training(examples):
-    assert examples["disturbed"].log["train_loss"] is None
-    assert examples["disturbed"].log["clients"] == 10
+    assert examples["disturbed"].log.train_loss is None
+    assert examples["disturbed"].log.clients == 10
 
 
 def test_the_plan_is_one_chain_of_everybody_in_the_order_of_sizes(examples):
     state, sizes = examples["in_order"], examples["federation"].sizes
-    assert (state.log["chains"], state.log["depth"]) == (1, 20)
+    assert (state.log.chains, state.log.depth) == (1, 20)
     ordered = [sizes[client] for client in state.memo["order"]]
     assert ordered == sorted(sizes, reverse=True)
 
 
 def test_the_sampler_draws_the_largest(examples):
     sizes = examples["federation"].sizes
-    found = [sizes[client] for client in examples["largest"].log["participants"]]
+    found = [sizes[client] for client in examples["largest"].participants]
     assert sorted(found, reverse=True) == sorted(sizes, reverse=True)[:5]
 
 
 def test_trait_distance_grouper_and_growth_make_groups(examples):
     assert [len(group) for group in examples["unlike"].memo["groups"]] == [4] * 5
     assert examples["numbered"].memo["groups"] == tuple(tuple(range(n, n + 4)) for n in range(0, 20, 4))
-    assert examples["doubled"].log["groups"] == 4  # in round 3
+    assert examples["doubled"].log.groups == 4  # in round 3
     first, *_ = fr.train(fr.method(fedseq(traits=examples["MeanInput"](), groups=5)), examples["engine"], rounds=1)
-    assert first.log["describing"] == {"messages": 20, "bytes": 20 * 64 * 4}  # the means, and no model
+    assert first.log.describing == {"messages": 20, "bytes": 20 * 64 * 4}  # the means, and no model
 
 
 def test_the_merge_goes_half_the_way(examples):

@@ -139,7 +139,7 @@ def test_every_client_keeps_the_model_it_sent_and_nothing_more_travels(engine):
         mean = sum(kept[client] * share for client, share in enumerate(sizes / sizes.sum()))
         torch.testing.assert_close(state.batons[0].params, mean, atol=1e-6, rtol=1e-5)  # FedAvg of what they keep
         model = len(state.batons[0].params) * 4
-        assert state.log["bytes"] == {
+        assert state.log.bytes == {
             "server_to_client": 8 * model,
             "client_to_server": 8 * model,
             "client_to_client": 0,
@@ -149,8 +149,8 @@ def test_every_client_keeps_the_model_it_sent_and_nothing_more_travels(engine):
 def test_only_clients_that_were_there_keep_a_model(engine):
     algorithm = fr.method(moon(), local=LOCAL, fraction=0.25)
     state = advance(algorithm, engine, start(algorithm, engine))
-    assert set(engine.memories()[1]) == set(state.log["participants"])
-    assert len(state.log["participants"]) == 2
+    assert set(engine.memories()[1]) == set(state.participants)
+    assert len(state.participants) == 2
 
 
 def test_along_a_chain_the_received_model_is_the_previous_clients(engine):
@@ -175,7 +175,7 @@ def test_of_a_model_with_buffers_they_are_kept_too(federation):
     assert layout.size > layout.trainable
     local = Sgd(steps=2, batch=16, lr=0.1)
     states = list(train(fr.method(moon(mu=5.0), local=local, fraction=1.0), engine, rounds=2))
-    assert not any(state.log["drops"] for state in states)
+    assert not any(state.log.drops for state in states)
     kept = engine.memories()[1][0]["previous"]
     assert len(kept) == layout.size
     assert float(layout.pieces(kept)["body.2.running_var"].min()) > 0

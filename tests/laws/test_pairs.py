@@ -55,7 +55,7 @@ def built(name: str, **settings):
 def trains(experiment) -> bool:
     """Whether two rounds change the model, and nobody is lost."""
     states = list(train(experiment.algorithm, experiment.engine, rounds=2))
-    return not np.array_equal(*(deployed(state).params for state in states)) and not any(s.log["drops"] for s in states)
+    return not np.array_equal(*(deployed(state).params for state in states)) and not any(s.log.drops for s in states)
 
 
 def test_methods_that_only_plan_and_methods_that_only_train_or_merge_are_told_apart():

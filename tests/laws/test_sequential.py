@@ -70,7 +70,7 @@ def test_fedseqinter_that_merges_every_round_is_fedseq_to_the_bit(fraction):
     alone = states_of(fr.method(fedseq(max_clients=4), **options), one_class_digits(), 5)
     inter = states_of(fr.method(fedseqinter(max_clients=4, period=1), **options), one_class_digits(), 5)
     assert same_models(alone, inter)
-    assert [state.log["messages"] for state in alone] == [state.log["messages"] for state in inter]
+    assert [state.log.messages for state in alone] == [state.log.messages for state in inter]
     assert not torch.equal(model(alone[0]), model(alone[1]))
 
 
@@ -135,7 +135,7 @@ def test_the_period_is_the_number_of_groups_unless_it_is_given():
 def test_the_same_number_of_messages_as_fedseq_every_round():
     """Journal, Table 3: C N_S down, C N_S up, C (K - N_S) between clients, for equal groups."""
     for state in states_of(fr.method(fedseqinter(max_clients=3), local=STEPS, fraction=0.5), quadratics(), 5):
-        assert state.log["messages"] == {"server_to_client": 2, "client_to_server": 2, "client_to_client": 4}
+        assert state.log.messages == {"server_to_client": 2, "client_to_server": 2, "client_to_client": 4}
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def test_fedasyncseq_does_not_wait_for_the_slow():
     states = states_of(algorithm, engine, 24, latency)
     for before, after in pairwise(states):
         busy = {outcome.chain.slot for outcome in before.waiting}
-        assert after.log["chains"] == 2 - len(busy)
+        assert after.log.chains == 2 - len(busy)
         took = after.clock - before.clock
         assert took == pytest.approx(1.0, abs=1e-3) or took == pytest.approx(100.0, abs=1e-3)
     stuck = [state for state in states if state.waiting]
@@ -233,17 +233,17 @@ def test_synchronous_rounds_take_as_long_as_their_slowest_chain():
     engine = Inline(federation, Task.of(Quadratic(), federation))
     latency = Latency(Given((50.0, 25.0, 10.0, 5.0)), Same(1e6))
     everybody = states_of(fr.method(fedavg(), local=STEPS, fraction=1.0), engine, 2, latency)
-    assert [state.log["simulated_seconds"] for state in everybody] == pytest.approx([10, 10], abs=1e-3)
+    assert [state.log.simulated_seconds for state in everybody] == pytest.approx([10, 10], abs=1e-3)
     chain = states_of(fr.method(fedcyclic(), local=STEPS, fraction=1.0), engine, 1, latency)
-    assert chain[0].log["simulated_seconds"] == pytest.approx(1 + 2 + 5 + 10, abs=1e-3)
+    assert chain[0].log.simulated_seconds == pytest.approx(1 + 2 + 5 + 10, abs=1e-3)
 
 
 def test_the_clock_changes_no_model_of_a_synchronous_method():
     plain = states_of(fr.method(fedseq(max_clients=4), local=LOCAL), one_class_digits(), 3)
     timed = states_of(fr.method(fedseq(max_clients=4), local=LOCAL), one_class_digits(), 3, UNEQUAL)
     assert same_models(plain, timed)
-    assert [state.log["simulated_seconds"] for state in plain] == [None] * 3
-    assert all(state.log["simulated_seconds"] > 0 for state in timed)
+    assert [state.log.simulated_seconds for state in plain] == [None] * 3
+    assert all(state.log.simulated_seconds > 0 for state in timed)
 
 
 def test_a_run_with_a_clock_repeats_itself():
@@ -352,11 +352,11 @@ def test_what_the_group_managers_relay_is_two_messages_and_is_told_apart():
     (relayed,) = states_of(fr.method(fedgsp(**groups), **options), quadratics(), 1)
     (direct,) = states_of(fr.method(fedgsp(**groups, relayed=False), **options), quadratics(), 1)
     assert torch.equal(model(relayed), model(direct))
-    assert relayed.log["messages"] == {"server_to_client": 6, "client_to_server": 6, "client_to_client": 0}
-    assert relayed.log["relayed"] == {"messages": 8, "bytes": 8 * 3 * 4}
-    assert sum(relayed.log["bytes"].values()) == 2 * 0.5 * 12 * (3 * 4)
-    assert direct.log["messages"] == {"server_to_client": 2, "client_to_server": 2, "client_to_client": 4}
-    assert direct.log["relayed"] == {"messages": 0, "bytes": 0}
+    assert relayed.log.messages == {"server_to_client": 6, "client_to_server": 6, "client_to_client": 0}
+    assert relayed.log.relayed == {"messages": 8, "bytes": 8 * 3 * 4}
+    assert sum(relayed.log.bytes.values()) == 2 * 0.5 * 12 * (3 * 4)
+    assert direct.log.messages == {"server_to_client": 2, "client_to_server": 2, "client_to_client": 4}
+    assert direct.log.relayed == {"messages": 0, "bytes": 0}
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

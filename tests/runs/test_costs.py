@@ -35,56 +35,52 @@ def one_round(algorithm, engine) -> tuple[dict, dict]:
 
 def test_fedavg_sends_ck_down_and_ck_up(engine):
     _, log = one_round(fr.method(fedavg(), local=LOCAL, fraction=0.2), engine)
-    assert log["messages"] == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
-    assert log["depth"] == 1
+    assert log.messages == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
+    assert log.depth == 1
 
 
 def test_scaffold_sends_twice_as_much_as_fedavg(engine):
     _, log = one_round(fr.method(scaffold(), local=LOCAL, fraction=0.2), engine)
-    assert log["messages"] == {"server_to_client": 200, "client_to_server": 200, "client_to_client": 0}  # 4CK = 400
+    assert log.messages == {"server_to_client": 200, "client_to_server": 200, "client_to_client": 0}  # 4CK = 400
     _, plain = one_round(fr.method(fedavg(), local=LOCAL, fraction=0.2), engine)
-    assert log["bytes"] == {direction: 2 * count for direction, count in plain["bytes"].items()}
+    assert log.bytes == {direction: 2 * count for direction, count in plain.bytes.items()}
 
 
 @pytest.mark.parametrize("recipe", [fedprox, feddyn, fedadam])
 def test_fedprox_feddyn_and_server_optimisers_send_what_fedavg_sends(engine, recipe):
     _, log = one_round(fr.method(recipe(), local=LOCAL, fraction=0.2), engine)
     _, plain = one_round(fr.method(fedavg(), local=LOCAL, fraction=0.2), engine)
-    assert (
-        log["messages"]
-        == plain["messages"]
-        == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
-    )
-    assert log["bytes"] == plain["bytes"]
+    assert log.messages == plain.messages == {"server_to_client": 100, "client_to_server": 100, "client_to_client": 0}
+    assert log.bytes == plain.bytes
 
 
 def test_along_chains_every_client_of_scaffold_gets_and_sends_a_control_variate(engine):
     _, log = one_round(fr.method(fedseq(max_clients=10), scaffold(), local=LOCAL), engine)
     # 10 chains of 10: batons 10 down, 10 up, 90 across; control variates 100 down, 100 up
-    assert log["messages"] == {"server_to_client": 110, "client_to_server": 110, "client_to_client": 90}
+    assert log.messages == {"server_to_client": 110, "client_to_server": 110, "client_to_client": 90}
 
 
 def test_fedcyclic_sends_ck_plus_one_in_all(engine):
     _, log = one_round(fr.method(fedcyclic(), local=LOCAL, fraction=0.2), engine)
-    assert log["messages"] == {"server_to_client": 1, "client_to_server": 1, "client_to_client": 99}
-    assert log["depth"] == 100
+    assert log.messages == {"server_to_client": 1, "client_to_server": 1, "client_to_client": 99}
+    assert log.depth == 100
 
 
 def test_fedseq_with_equal_groups_sends_c_times_groups_plus_clients(engine):
     memo, log = one_round(fr.method(fedseq(max_clients=10), local=LOCAL, fraction=0.2), engine)
     assert len(memo["groups"]) == 50
-    assert log["messages"] == {"server_to_client": 10, "client_to_server": 10, "client_to_client": 90}
-    assert sum(log["messages"].values()) == 0.2 * (50 + K)
-    assert log["bytes"]["client_to_client"] == 90 * 2 * 4  # a model of two float32 numbers
+    assert log.messages == {"server_to_client": 10, "client_to_server": 10, "client_to_client": 90}
+    assert sum(log.messages.values()) == 0.2 * (50 + K)
+    assert log.bytes["client_to_client"] == 90 * 2 * 4  # a model of two float32 numbers
 
 
 def test_fedseq_with_unequal_groups_sends_groups_plus_their_clients(engine):
     memo, log = one_round(fr.method(fedseq(min_examples=8, max_clients=11), local=LOCAL, fraction=0.2), engine)
     sizes = sorted(len(group) for group in memo["groups"])
     assert sizes == [8] * 58 + [9] * 4  # as in the authors' setting: 62 groups, 12 a round
-    assert log["chains"] == 12
-    assert log["messages"]["server_to_client"] == log["messages"]["client_to_server"] == 12
-    assert sum(log["messages"].values()) == 12 + log["clients"]
+    assert log.chains == 12
+    assert log.messages["server_to_client"] == log.messages["client_to_server"] == 12
+    assert sum(log.messages.values()) == 12 + log.clients
 
 
 def outcome(clients: tuple[int, ...], lost: tuple[int, ...]) -> Outcome:
@@ -149,19 +145,19 @@ def test_what_is_sent_to_describe_clients_counts_in_the_first_round_and_is_told_
     first = advance(algorithm, twenty, start(algorithm, twenty))
     second = advance(algorithm, twenty, first)
     asked = 20 if down else 0
-    assert first.log["describing"] == {"messages": 20 + asked, "bytes": 20 * (down + up)}
-    assert second.log["describing"] == {"messages": 0, "bytes": 0}
+    assert first.log.describing == {"messages": 20 + asked, "bytes": 20 * (down + up)}
+    assert second.log.describing == {"messages": 0, "bytes": 0}
     more = {"server_to_client": asked, "client_to_server": 20, "client_to_client": 0}
-    assert first.log["messages"] == {key: second.log["messages"][key] + count for key, count in more.items()}
+    assert first.log.messages == {key: second.log.messages[key] + count for key, count in more.items()}
     more = {"server_to_client": 20 * down, "client_to_server": 20 * up, "client_to_client": 0}
-    assert first.log["bytes"] == {key: second.log["bytes"][key] + count for key, count in more.items()}
+    assert first.log.bytes == {key: second.log.bytes[key] + count for key, count in more.items()}
 
 
 def test_random_groups_describe_nobody_and_a_sampler_that_asks_for_classes_counts_too(twenty):
     _, log = one_round(fr.method(fedseq(groups=4), local=LOCAL), twenty)
-    assert log["describing"] == {"messages": 0, "bytes": 0}
+    assert log.describing == {"messages": 0, "bytes": 0}
     _, log = one_round(fr.method(fedavg(), local=LOCAL, sampler=SAMPLERS["target"]()), twenty)
-    assert log["describing"] == {"messages": 20, "bytes": 20 * 10 * 8}  # whole numbers of eight bytes
+    assert log.describing == {"messages": 20, "bytes": 20 * 10 * 8}  # whole numbers of eight bytes
 
 
 def test_a_client_that_fails_while_being_described_costs_the_model_that_reached_it():
@@ -180,6 +176,6 @@ def test_the_virtual_clock_starts_with_the_describing_which_all_clients_do_at_th
     slowest = max(2 * size / speed for size, speed in zip(twenty.sizes, speeds, strict=True))
     assert state.clock == pytest.approx(MODEL / 1000 + slowest + 8 * 10 * 4 / 1000)
     after = advance(algorithm, twenty, state, latency)
-    assert after.log["simulated_seconds"] == pytest.approx(after.clock)
+    assert after.log.simulated_seconds == pytest.approx(after.clock)
     then = advance(algorithm, twenty, after, latency)
-    assert then.log["simulated_seconds"] == pytest.approx(then.clock - after.clock)
+    assert then.log.simulated_seconds == pytest.approx(then.clock - after.clock)

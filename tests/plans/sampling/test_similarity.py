@@ -287,7 +287,7 @@ def test_similarity_goes_on_from_any_round_and_on_another_engine_to_the_same_bit
 
 
 def distinct_digits(algorithm, rounds: int) -> list[int]:
-    return [len({i % 10 for i in s.log["participants"]}) for s in train(algorithm, digit_engine(), rounds=rounds)]
+    return [len({i % 10 for i in s.participants}) for s in train(algorithm, digit_engine(), rounds=rounds)]
 
 
 def test_similarity_finds_the_ten_digits():
@@ -317,8 +317,8 @@ def test_samplers_draw_among_groups_and_along_a_ring(name):
     for change in changes:
         algorithm = fr.method(change, local=LOCAL, fraction=0.5, sampler=SAMPLERS[name]())
         *_, last = train(algorithm, engine, rounds=3)
-        assert last.log["clients"] >= 2
-        assert last.log["sampling"]["distinct"] >= 1
+        assert last.log.clients >= 2
+        assert last.log.sampling["distinct"] >= 1
 
 
 def test_weights_of_clustered_draws_reach_the_merge():
@@ -379,11 +379,11 @@ def test_who_is_drawn_twice_is_visited_once_by_scaffold():
     engine = digit_engine()
     algorithm = fr.method(scaffold(), local=LOCAL, fraction=0.1, sampler=Multinomial())
     for state in train(algorithm, engine, rounds=6):
-        assert state.log["visits"] == state.log["clients"] == state.log["sampling"]["distinct"]
+        assert state.log.visits == state.log.clients == state.log.sampling["distinct"]
         controls = torch.stack([memory["control"] for memory in engine.memories()[1].values()])
         # c is the mean of all clients' controls only if each was added once
         np.testing.assert_allclose(state.shared["control"], controls.sum(dim=0) / 100, atol=1e-5)
-    assert state.log["sampling"]["expected_distinct"] < 10
+    assert state.log.sampling["expected_distinct"] < 10
 
 
 def test_a_chain_that_is_late_teaches_similarity_nothing_before_it_comes():
@@ -432,11 +432,10 @@ def test_a_record_says_how_the_draw_was_and_how_many_classes_it_saw(tmp_path):
     lines = list(experiment.record(tmp_path / "run").run())
     for line in lines:
         # ten of a hundred equal clients, one from each urn of ten: Var = (1/10²) (1/10)(9/10) each, nobody twice
-        assert line["sampling"]["expected_spread"] == pytest.approx(100 * 0.09 / 100)
-        assert line["sampling"]["spread"] == pytest.approx(10 * 0.09**2 + 90 * 0.01**2)
-        assert line["sampling"]["distinct"] == 10 == pytest.approx(line["sampling"]["expected_distinct"])
-        assert 1 <= line["classes"] <= 10
-        assert "participants" not in line
+        assert line.sampling["expected_spread"] == pytest.approx(100 * 0.09 / 100)
+        assert line.sampling["spread"] == pytest.approx(10 * 0.09**2 + 90 * 0.01**2)
+        assert line.sampling["distinct"] == 10 == pytest.approx(line.sampling["expected_distinct"])
+        assert 1 <= line.classes <= 10
     again = config.build(config.read(tmp_path / "run" / "config.toml"))
     assert again.algorithm.plan.sampler == BySimilarity(similarity="l2")
 

@@ -216,7 +216,7 @@ def megabytes(clients):
     state = start(algorithm, engine)
     for _ in range(3):
         state = advance(algorithm, engine, state)
-    return peak(), state.log["clients"]
+    return peak(), state.log.clients
 
 few, many = megabytes(1000), megabytes(100_000)
 print(json.dumps({"few": few, "many": many}))

@@ -54,7 +54,7 @@ def test_stopping_and_resuming_gives_the_same_bits(name, tmp_path):
     rounds.close()  # as Ctrl-C would: a checkpoint is left
     resumed = experiment(name, tmp_path / "stopped", resume=True)
     list(resumed.run())
-    assert resumed.summary()["params_sha256"] == whole.summary()["params_sha256"]
+    assert resumed.summary().params_sha256 == whole.summary().params_sha256
     assert lines_of(tmp_path / "stopped") == lines_of(tmp_path / "whole")
 
 

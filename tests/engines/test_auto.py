@@ -18,6 +18,7 @@ from fedrelay.engines import Auto, Inline, auto, bits
 from fedrelay.engines.auto import Sample, makespan
 from fedrelay.engines.relay import Context, Simulation
 from fedrelay.models import Mlp
+from fedrelay.runs.log import Summary
 from fedrelay.types import Baton, Chain, Report, Work
 
 TABLES = {
@@ -43,7 +44,7 @@ def speeds(monkeypatch):
     return say
 
 
-def run(folder: Path, *, resume: bool = False, **changes) -> dict:
+def run(folder: Path, *, resume: bool = False, **changes) -> Summary:
     recorder = config.build({**TABLES, **changes}).record(folder, resume=resume)
     for _ in recorder.run():
         pass
@@ -91,8 +92,8 @@ def test_the_choice_is_written_down_and_a_run_from_that_file_has_the_same_bits(s
     tables = config.read(tmp_path / "first" / "config.toml")
     recorder = config.build(tables).record(tmp_path / "again")
     list(recorder.run())
-    assert recorder.summary()["params_sha256"] == summary["params_sha256"]
-    assert run(tmp_path / "other")["params_sha256"] != summary["params_sha256"]
+    assert recorder.summary().params_sha256 == summary.params_sha256
+    assert run(tmp_path / "other")["params_sha256"] != summary.params_sha256
 
 
 def test_a_run_that_goes_on_keeps_its_choice_without_measuring(speeds, tmp_path, monkeypatch):
@@ -111,7 +112,7 @@ def test_a_run_can_go_on_with_another_engine_only_if_its_bits_are_the_same(speed
     with pytest.raises(BadInput, match="it differs in engine"):
         run(tmp_path / "run", rounds=4, resume=True, engine={"name": "stacked"})
     summary = run(tmp_path / "run", rounds=4, resume=True, engine={"name": "pool", "workers": 1})
-    assert summary["params_sha256"] == whole["params_sha256"]
+    assert summary.params_sha256 == whole["params_sha256"]
 
 
 def test_measuring_for_real_leaves_nothing_behind(tmp_path):
@@ -120,7 +121,7 @@ def test_measuring_for_real_leaves_nothing_behind(tmp_path):
     summary = run(tmp_path / "first", algorithm=local)
     assert engine_of(tmp_path / "first")["name"] in ("inline", "pool", "stacked")
     again = run(tmp_path / "again", algorithm=local, engine=engine_of(tmp_path / "first"))
-    assert again["params_sha256"] == summary["params_sha256"]
+    assert again["params_sha256"] == summary.params_sha256
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def test_a_table_with_a_client_column_runs_in_a_few_lines_of_configuration(tmp_p
     assert len(experiment.federation) == 3
     recorder = experiment.record(tmp_path / "run")
     list(recorder.run())
-    assert recorder.summary()["accuracy"] > 0.9  # the age tells ill from well
+    assert recorder.summary().accuracy > 0.9  # the age tells ill from well
 
 
 def test_a_folder_per_client_is_a_federation(tmp_path):
@@ -177,10 +177,10 @@ def test_methods_run_on_real_data_in_its_published_format(name, method, real_dat
     experiment = config.build(tables, real_data)
     recorder = experiment.record(tmp_path / "run")
     lines = list(recorder.run())
-    assert recorder.summary()["drops"] == 0
+    assert recorder.summary().drops == 0
     # a few rounds with one class per client teach nothing yet, but elsewhere they do
     if name in ("femnist", "pacs", "shakespeare") and method == "fedseq":
-        assert lines[-1]["accuracy"] > 1.2 / experiment.federation.source.classes
+        assert lines[-1].accuracy > 1.2 / experiment.federation.source.classes
 
 
 def test_every_name_of_the_data_section_says_what_it_is_and_hides_no_option():

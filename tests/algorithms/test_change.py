@@ -28,7 +28,7 @@ from fedrelay.algorithms.scaffold import Control, ControlMerge
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
 from fedrelay.merges import Adam, Every, Mean, Median
-from fedrelay.merges.barriers import everyone, first
+from fedrelay.merges.barriers import first
 from fedrelay.models import Mlp
 from fedrelay.plans import Ring, Singles, Superclients
 from fedrelay.runs.loop import deployed, train
@@ -75,7 +75,7 @@ def test_the_order_of_the_names_does_not_matter(engine):
 def test_without_any_change_a_method_is_fedavg_with_everything_by_default():
     plain = fr.method()
     assert plain == fr.method(fedavg())
-    assert (plain.update, plain.merge, plain.barrier) == (Sgd(), Mean(), everyone)
+    assert (plain.update, plain.merge, plain.barrier) == (Sgd(), Mean(), None)
     assert plain.plan == Singles(0.2)
     assert (plain.pooled, plain.relayed, plain.predictor) == (False, False, None)
 
@@ -139,6 +139,10 @@ def one_model(state):
     return OneModel(state.batons[0].params)
 
 
+def nobody(state, outcomes):
+    return (), outcomes
+
+
 def last_model(state):
     return OneModel(state.batons[-1].params)
 
@@ -147,7 +151,7 @@ TWO_VALUES = {
     "plan": (Ring(), Singles(), r"who trains after whom, Ring\(.*\) and Singles\(.*\)"),
     "merge": (Mean(), Median(), r"how models are merged, Mean\(\) and Median\(\)"),
     "every": (3, "groups", "how many rounds there are between two merges, 3 and 'groups'"),
-    "barrier": (everyone, first, "which chains a merge waits for, everyone and first"),
+    "barrier": (nobody, first, "which chains a merge waits for, nobody and first"),
     "relayed": (True, False, "whether the server passes on what clients send to one another, True and False"),
     "predictor": (one_model, last_model, "how the result predicts, one_model and last_model"),
     "fraction": (0.2, 0.5, "the fraction, 0.2 and 0.5"),

@@ -87,10 +87,8 @@ def test_a_chain_with_no_good_hop_is_left_out_of_the_merge(engine):
     algorithm = replace(fr.method(fedavg(), local=LOCAL, fraction=1.0), update=Count(raising=frozenset({2, 5})))
     state = advance(algorithm, engine, start(algorithm, engine))
     assert deployed(state).params.tolist() == [1, 1]
-    assert state.log["clients"] == 4
-    assert [drop["client"] for drop in state.log["drops"]] == sorted(
-        [2, 5], key=[d["client"] for d in state.log["drops"]].index
-    )
+    assert state.log.clients == 4
+    assert [drop.client for drop in state.log.drops] == sorted([2, 5], key=[d.client for d in state.log.drops].index)
 
 
 def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):

@@ -102,10 +102,10 @@ def test_only_the_exploded_chain_is_left_out_of_the_merge_and_named_in_the_recor
     first = start(algorithm, engine)
     state = advance(algorithm, engine, replace(first, batons=(Baton(torch.ones(2)),)))
     assert deployed(state).params.tolist() == [2, 2]
-    (drop,) = state.log["drops"]
-    assert state.log["round"] == 1
-    assert drop["client"] == 2
-    assert 0 <= drop["chain"] < 6
+    (drop,) = state.log.drops
+    assert state.log.round == 1
+    assert drop.client == 2
+    assert 0 <= drop.chain < 6
 
 
 def test_a_real_learning_rate_that_is_far_too_large_is_noticed(engine):

@@ -308,7 +308,7 @@ def test_sizes_near_the_end_of_64_bits_stay_exact():
 
 
 def test_what_the_page_about_sampling_shows_is_what_one_gets():
-    page = (Path(__file__).parents[1] / "docs" / "sampling.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "sampling.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     names: dict[str, object] = {}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedrelay import BadInput
-from fedrelay.merges.barriers import everyone, first
+from fedrelay.merges.barriers import first
 from fedrelay.runs.latency import BYTES, Between, Given, Latency, Load, LogNormal, Same, Tiers
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State
 
@@ -124,11 +124,6 @@ def test_a_latency_that_cannot_be_is_refused(make, message):
 
 def state(waiting=(), clock=0.0) -> State:
     return State(0, (BATON,), {}, {}, {}, waiting=tuple(waiting), clock=clock)
-
-
-def test_everyone_waits_for_nobody_in_particular():
-    outcomes = [outcome(at=3.0), outcome(at=1.0)]
-    assert everyone(state(), outcomes) == (outcomes, ())
 
 
 def test_the_first_chain_is_taken_with_those_that_finish_at_the_same_moment():

@@ -226,8 +226,8 @@ def test_clients_that_fail_while_being_described_are_grouped_at_random_and_named
     assert "OSError: disk of 3 is full" in state.memo["undescribed"][0][1]
     assert "not finite" in state.memo["undescribed"][1][1]
     after = advance(algorithm, quadratics, state)
-    assert [missing["client"] for missing in after.log["undescribed"]] == [3, 7]
-    assert "undescribed" not in advance(algorithm, quadratics, after).log
+    assert [missing.client for missing in after.log.undescribed] == [3, 7]
+    assert advance(algorithm, quadratics, after).log.undescribed == ()
 
 
 def test_a_client_without_a_trait_is_placed_at_random(quadratics):

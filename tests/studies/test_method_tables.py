@@ -12,7 +12,7 @@ from fedrelay import BadInput
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.studies import method_tables as guide
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "choose-a-method.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "choose-a-method.md"
 
 
 @pytest.fixture(scope="module")

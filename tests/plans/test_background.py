@@ -142,6 +142,6 @@ def test_the_next_groups_are_made_while_the_round_trains(kind, many, tmp_path, m
     algorithm = Algorithm(plan, Patient(str(file)), Mean(), everyone)
     state = start(algorithm, engine)
     file.unlink()  # of the first groups, for which nobody could train
-    assert advance(algorithm, engine, state).log["clients"] == 10
+    assert advance(algorithm, engine, state).log.clients == 10
     assert (int(file.read_text()) == os.getpid()) == (many > 10)
     engine.close()
