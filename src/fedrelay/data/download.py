@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
+from fedrelay import files
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FileSource, Remote, named
 from fedrelay.errors import BadInput, RunFailed
@@ -113,7 +114,7 @@ def fetch(url: str, target: Path, *, checksum: str | None = None, progress: Prog
             size = part.stat().st_size
             _discard(part)
             raise RunFailed(f"{url}: expected {checksum}, found {found} ({size} bytes); it was thrown away")
-    part.replace(target)
+    files.publish(part, target)
     _stamp(part).unlink(missing_ok=True)
 
 

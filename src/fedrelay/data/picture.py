@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fedrelay import files
 from fedrelay.data.federation import Federation
 from fedrelay.data.heterogeneity import Floats, Spread, describe, label_mixes
 
@@ -45,12 +45,8 @@ def heatmap(federation: Federation, path: Path | str) -> Path:
     path = Path(path)
     image = draw(mosaic(federation, MOST_COLUMNS, MOST_CLASSES), title(federation))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        image.save(temporary, format="PNG", optimize=True)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with files.writing(path) as file:
+        image.save(file, format="PNG", optimize=True)
     return path
 
 

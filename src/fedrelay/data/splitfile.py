@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedrelay import files
 from fedrelay.data.federation import Federation, Source
 from fedrelay.errors import BadInput
 
@@ -32,15 +32,8 @@ def save_split(federation: Federation, path: Path | str) -> Path:
     content |= {"format": FORMAT, "fingerprint": federation.fingerprint}
     content |= {"source": federation.source.name, "targets": targets_hash(federation.source)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with files.writing(path) as file:
+        np.savez_compressed(file, **content)
     return path
 
 

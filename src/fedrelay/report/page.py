@@ -9,10 +9,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, measures, tables
 from fedrelay.report.headline import headline, notes, others
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.folder import Run, load
 
 
@@ -63,7 +63,7 @@ def write(folders: Sequence[Path], out: Path) -> Path:
         raise BadInput(f"{out} is a folder: name a file to write, for example {out / 'report.html'}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, page)
+        files.write(out, page)
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}): name another file with --out") from None
     return out

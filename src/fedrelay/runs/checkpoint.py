@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs.costs import size_of
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
@@ -30,16 +31,6 @@ LENGTH = 8
 NAME = re.compile(r"round-(\d+)-([0-9a-f]{64})\.pt")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """The file is either the old one or the new one, whenever the process or the machine stops."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def save(folder: Path, state: State, memories: Mapping[int, Tree]) -> Path:
     """Write the state and the clients' memories; the name carries the round and the fingerprint of the content.
 
@@ -47,20 +38,19 @@ def save(folder: Path, state: State, memories: Mapping[int, Tree]) -> Path:
     piece is in main memory, however much all clients together keep.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".round-{state.round:06d}.part"
     digest = hashlib.sha256()
-    with part.open("wb") as file:
+
+    def name() -> str:
+        return f"round-{state.round:06d}-{digest.hexdigest()}.pt"
+
+    with files.writing(folder / "checkpoint", name) as file:
         for content in contents(state, memories):
             file.write(content)
             digest.update(content)
-        file.flush()
-        os.fsync(file.fileno())
-    path = folder / f"round-{state.round:06d}-{digest.hexdigest()}.pt"
-    part.replace(path)
     for other in folder.iterdir():  # only the newest is needed, and it is safely there now
-        if other != path and (NAME.fullmatch(other.name) or other.name.endswith(".part")):
+        if other.name != name() and (NAME.fullmatch(other.name) or other.name.endswith(".part")):
             other.unlink()
-    return path
+    return folder / name()
 
 
 def contents(state: State, memories: Mapping[int, Tree]) -> Iterator[bytes]:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 
 from filelock import FileLock, Timeout
 
+from fedrelay import files
 from fedrelay.errors import BadInput
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed, nothing
 
@@ -73,11 +73,11 @@ def encode(log: RoundLog) -> bytes:
 
 
 def write_rounds(path: Path, logs: list[RoundLog]) -> None:
-    write_atomically(path, b"".join(map(encode, logs)))
+    files.write(path, b"".join(map(encode, logs)))
 
 
 def write_summary(path: Path, summary: Summary) -> None:
-    write_atomically(path, (dumps(asdict(summary), indent=2) + "\n").encode())
+    files.write(path, (dumps(asdict(summary), indent=2) + "\n").encode())
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from fedrelay import vectors
+from fedrelay import files, vectors
 from fedrelay.data.federation import Examples
 from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
@@ -162,7 +162,7 @@ class Recorder:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
             if {**found, "rounds": 0} != {**tables, "rounds": 0}:
                 raise BadInput(f"{self.path.resolve()} holds a run of another configuration: choose another folder")
-        checkpoint.write_atomically(path, tomli_w.dumps(tables).encode())
+        files.write(path, tomli_w.dumps(tables).encode())
 
     def _check_model(self, state: State, memories: Mapping[int, Tree]) -> None:
         """The saved vectors must be of this model: what is deployed, and what clients keep."""
@@ -201,7 +201,7 @@ class Recorder:
         if settings is None or settings == self._noted.get("engine") or not path.is_file():
             return
         tables = {**tomllib.loads(path.read_text()), "engine": dict(settings)}
-        checkpoint.write_atomically(path, tomli_w.dumps(tables).encode())
+        files.write(path, tomli_w.dumps(tables).encode())
         self._noted["engine"] = settings
 
     def _append(self, log: RoundLog) -> None:

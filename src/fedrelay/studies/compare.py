@@ -23,12 +23,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay import config, report
+from fedrelay import config, files, report
 from fedrelay.config import schema
 from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report.progress import bars, follow
-from fedrelay.runs import checkpoint
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 
@@ -204,8 +203,8 @@ def write(
     content = [
         {"name": row.name, "failed": list(row.failed), "summaries": list(map(asdict, row.summaries))} for row in rows
     ]
-    checkpoint.write_atomically(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
-    checkpoint.write_atomically(out / "results.md", markdown(rows, title).encode())
+    files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
+    files.write(out / "results.md", markdown(rows, title).encode())
     folders = [job.folder for job in todo if (job.name, job.seed) not in failures]
     if folders:
         report.write(folders, out / "report.html")

@@ -14,9 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay import config
+from fedrelay import config, files
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 
 RUNGS = (0.25, 0.5, 1.0)
@@ -85,7 +84,7 @@ def tune(
             if rung < RUNGS[-1]:
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
-    checkpoint.write_atomically(
+    files.write(
         out / "tune.json", (json.dumps([as_record(t) for t in ranked], indent=2) + "\n").encode()
     )
     return ranked

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrelay import files
 from fedrelay.data.locate import cache_folder
 
 Arrays = dict[str, NDArray[Any]]
@@ -64,18 +63,9 @@ def _load(path: Path) -> Arrays | None:
 
 
 def _store(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Written under another name and then renamed, so that no reader ever sees a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"partial-{uuid.uuid4().hex}")
-    try:
-        with partial.open("xb") as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]  # it takes any name for an array
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with files.writing(path) as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]  # it takes any name for an array
 
 
 def _forget(home: Path, kind: str, name: str) -> None:

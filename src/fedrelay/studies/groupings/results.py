@@ -12,10 +12,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fedrelay import files
 from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
-from fedrelay.runs import checkpoint
 from fedrelay.studies.groupings.study import Findings, Made, Pretrained
 
 MOST_GROUPS = 100
@@ -89,9 +89,9 @@ def write(findings: Findings, out: Path, title: str) -> None:
         "described_seconds": dict(findings.described),
         "undescribed": {name: [list(one) for one in missing] for name, missing in findings.missing.items()},
     }
-    checkpoint.write_atomically(out / "results.json", (json.dumps(content, indent=1) + "\n").encode())
-    checkpoint.write_atomically(out / "results.md", markdown(findings, title).encode())
-    checkpoint.write_atomically(out / "report.html", page(findings, title).encode(errors="replace"))
+    files.write(out / "results.json", (json.dumps(content, indent=1) + "\n").encode())
+    files.write(out / "results.md", markdown(findings, title).encode())
+    files.write(out / "report.html", page(findings, title).encode(errors="replace"))
 
 
 def plain(made: Made) -> dict[str, Any]:
