@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from fedrelay import files
+from fedrelay.config.experiment import blocked
 
 
 def test_a_file_is_written_in_place_of_the_old_one_and_nothing_else_is_left(tmp_path):
@@ -38,6 +39,7 @@ def test_a_process_that_is_killed_leaves_the_old_file(tmp_path):
     code = f"""
 import os, pathlib, signal
 from fedrelay import files
+from fedrelay.config.experiment import blocked
 with files.writing(pathlib.Path({str(path)!r})) as file:
     file.write(b"half of the n")
     file.flush()
@@ -86,3 +88,10 @@ def test_long_names_are_no_longer_while_they_are_written(tmp_path):
     path = tmp_path / ("n" * 255)
     files.write(path, b"1")
     assert path.read_bytes() == b"1"
+
+
+def test_a_part_that_a_killed_run_left_does_not_block_its_folder(tmp_path):
+    (tmp_path / ".fedrelay-0123456789abcdef.part").touch()
+    assert not blocked(tmp_path)
+    (tmp_path / "thesis.tex").touch()
+    assert blocked(tmp_path)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedrelay import files
 from fedrelay.config import schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
@@ -196,7 +197,10 @@ def blocked(folder: Path) -> bool:
     above = next(part for part in (folder, *folder.absolute().parents) if part.exists())
     if above != folder:
         return not above.is_dir()
-    return not folder.is_dir() or any(part.name != "checkpoint" for part in folder.iterdir())
+    if not folder.is_dir():
+        return True
+    # A run that was killed while it wrote its very first file has left a part of it, which is no reason to refuse.
+    return any(file.name != "checkpoint" and not files.PART.fullmatch(file.name) for file in folder.iterdir())
 
 
 def flat(tables: Mapping[str, Any], prefix: str = "") -> list[str]:
