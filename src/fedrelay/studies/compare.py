@@ -30,6 +30,7 @@ from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
+from fedrelay.studies.markdown import markdown_table
 
 EXTRA = ("runs", "seeds", "reference")
 
@@ -279,8 +280,7 @@ def table(rows: Sequence[Row]) -> Table:
 def markdown(rows: Sequence[Row], title: str) -> str:
     """For documents."""
     columns, shares, reached = headings(rows)
-    lines = [columns, [":--", *["--:"] * (len(columns) - 1)], *(cells_of(row, shares, reached) for row in rows)]
-    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    text = markdown_table(columns, [cells_of(row, shares, reached) for row in rows], words=1)
     failed = "".join(f"\n- {row.name} failed: {reason}" for row in rows for reason in row.failed)
     return f"# {title}\n\n{text}\n{failed}\n" if failed else f"# {title}\n\n{text}\n"
 

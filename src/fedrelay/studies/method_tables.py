@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fedrelay.data import Federation, Iid, digits
 from fedrelay.errors import BadInput
 from fedrelay.models import Own
 from fedrelay.runs.loop import adapted, train
+from fedrelay.studies.markdown import markdown_table
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm
 
@@ -51,7 +52,7 @@ def methods() -> str:
         values = said(row.recipe, "Papers: ").removeprefix("Papers: ")
         rows.append([f"`{name}`", idea, use, ", ".join(kept) or "–", traffic, wants, settings, values])
     columns = ["method", "idea", "when to use it", "state on clients", "traffic", "needs", "knobs", "papers' values"]
-    return markdown(columns, rows)
+    return markdown_table(columns, rows)
 
 
 def measure(name: str) -> Facts:
@@ -139,12 +140,7 @@ def short(value: Any) -> Any:
 def choices(kind: str) -> str:
     """The table of everything of one kind."""
     rows = [[f"`{name}`", catalogue.about(target), knobs(target)] for name, target in catalogue.targets(kind).items()]
-    return markdown([kind.removesuffix("s"), "what it does", "knobs"], rows)
-
-
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return markdown_table([kind.removesuffix("s"), "what it does", "knobs"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -17,6 +17,7 @@ from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
 from fedrelay.studies.groupings.study import Findings, Made, Pretrained
+from fedrelay.studies.markdown import markdown_table
 
 MOST_GROUPS = 100
 MOST_CLASSES = 100
@@ -53,8 +54,7 @@ def cells(made: Made) -> list[str]:
 def markdown(findings: Findings, title: str) -> str:
     """For documents."""
     heads = ["trait", "grouper", "distance", *(title for title, *_ in COLUMNS)]
-    lines = [heads, [":--"] * 3 + ["--:"] * len(COLUMNS), *map(cells, findings.made)]
-    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    text = markdown_table(heads, [cells(made) for made in findings.made], words=3)
     return f"# {title}\n\n{text}\n\n" + "".join(f"- {note}\n" for note in notes(findings))
 
 
