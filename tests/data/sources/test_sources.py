@@ -566,6 +566,16 @@ def test_matlab_files_are_read_as_scipy_reads_them(tmp_path, compressed):
         assert np.array_equal(array, expected[name])
 
 
+def test_a_matlab_variable_that_ends_after_any_of_its_parts_is_refused(tmp_path):
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"X": np.arange(4, dtype=np.uint8)})
+    whole = path.read_bytes()
+    for size in range(0, 48, 8):  # flags 16 bytes, shape 16, name 8, values 16
+        path.write_bytes(whole[:132] + size.to_bytes(4, "little") + whole[136 : 136 + size])
+        with pytest.raises(BadInput, match=r"a\.mat: expected a whole MATLAB file, found a damaged one"):
+            read_mat(path, ("X",))
+
+
 def test_svhn_calls_a_zero_ten(tmp_path):
     x = pixels(32, 32, 3, 4)
     svhn_folder(tmp_path / "SVHN", x, np.array([10, 1, 9, 10], dtype=np.uint8))
