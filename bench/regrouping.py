@@ -22,7 +22,7 @@ from fedrelay.data import Dirichlet, synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
 from fedrelay.plans import Fixed, Traits
-from fedrelay.plans.side_process import aside
+from fedrelay.plans.background import in_process
 
 CLIENTS_TO_A_GROUP = 20
 HIDDEN = 0.5
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     engine = engine_of(options.clients)
-    aside(abs, 1)  # the other process has started
+    in_process(abs, 1)  # the other process has started
     grouping = seconds_of_grouping(engine)
     found = {how: seconds_of_rounds(engine, how, options.rounds) for how in ("growth", "every_round")}
     cost = found["every_round"] - found["growth"]

@@ -27,9 +27,9 @@ from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, synthetic
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp
+from fedrelay.plans.background import _side_process
 from fedrelay.plans.sampling import BySimilarity, BySize, Multinomial, Sampler
 from fedrelay.plans.sampling.urns import _by_size
-from fedrelay.plans.side_process import _other
 
 KEPT = 1024
 DRAWS = 100
@@ -43,8 +43,8 @@ def seconds(call: Callable[[], object]) -> float:
 
 def gigabytes() -> float:
     """The most memory that this process and the one it clusters in have had."""
-    _other().close()  # only those that have ended are counted
-    _other.cache_clear()
+    _side_process().close()  # only those that have ended are counted
+    _side_process.cache_clear()
     kilobytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return kilobytes / 1e6
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from fedrelay import seeds
 from fedrelay.errors import within
-from fedrelay.plans.background import beside
+from fedrelay.plans.background import in_process, in_thread
 from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start
 from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, held
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Sampler, Uniform, check
-from fedrelay.plans.side_process import aside
 from fedrelay.types import Outcome, Plan, Planned, State, Survey, Tree, Work
 
 Moment = Literal["every_round", "growth"]
@@ -71,7 +70,7 @@ class Regrouped(Plan):
         upcoming = state.round + 2
         if self.regroups(len(memo["clients"]), upcoming):
             make = partial(self.groups, Traits.of(memo["traits"]), memo["clients"], memo["seed"], upcoming)
-            groups = beside(aside, make) if len(memo["clients"]) >= MANY else beside(make)
+            groups = in_thread(in_process, make) if len(memo["clients"]) >= MANY else in_thread(make)
             planned = replace(planned, coming={**planned.coming, "groups": groups})
         return planned
 

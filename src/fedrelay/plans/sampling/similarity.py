@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.plans.background import beside
+from fedrelay.plans.background import in_thread
 from fedrelay.plans.grouping.groups import Groups
 from fedrelay.plans.sampling.sampler import NOTHING, Sampler, checked
 from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters
@@ -77,7 +77,7 @@ class BySimilarity(Sampler):
         now = {**memo, "groups": groups, "tree": tree}
         # Groups that were made anew will be so again, and then a tree of the present ones would be of no use.
         wanted = self.when == "beside" and again
-        return now, beside(self.tree, memo, groups, elsewhere=True) if wanted else None
+        return now, in_thread(self.tree, memo, groups, elsewhere=True) if wanted else None
 
     def learn(self, memo: Tree, outcomes: Sequence[Outcome], coming: Future[torch.Tensor] | None, /) -> Tree:
         known = {**self.remember(memo, outcomes), "groups": memo["groups"]}

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from fedrelay.plans.background import in_process
 from fedrelay.plans.sampling.urns import Whole
-from fedrelay.plans.side_process import aside
 
 # SciPy is imported where it is used, because that takes a quarter of a second.
 
@@ -128,7 +128,7 @@ def published_ward(rows: Rows, places: Sequence[int], count: int, similarity: Si
 def link(distances: Matrix, *, elsewhere: bool) -> Whole:
     """Ward's merges. SciPy holds Python's lock while it works, so where training must go on meanwhile it works in
     another process."""
-    return aside(linked, distances) if elsewhere else linked(distances)
+    return in_process(linked, distances) if elsewhere else linked(distances)
 
 
 def linked(distances: Matrix) -> Whole:
