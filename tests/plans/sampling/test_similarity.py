@@ -245,7 +245,7 @@ def test_the_bits_are_the_same_whether_or_not_the_clustering_ran_beside(monkeypa
         future.set_result(call(*args, **kwargs))
         return future
 
-    monkeypatch.setattr(similar, "beside", at_once)
+    monkeypatch.setattr(similar, "in_thread", at_once)
     assert all(torch.equal(a, b) for a, b in zip(beside, models(algorithm, 8), strict=True))
 
 
