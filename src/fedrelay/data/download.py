@@ -1,4 +1,8 @@
-"""Fetches data sets from their publishers: checked, resumed where it stopped, unpacked without leaving the folder."""
+"""Fetches data sets from their publishers: checked, resumed where it stopped, unpacked without leaving the folder.
+
+Not pooch 1.9, which begins a file anew when the connection breaks off (some of ours are gigabytes), brings requests
+with it, and unpacks member by member into the final folder, so that a damaged archive leaves half of itself there.
+"""
 
 from __future__ import annotations
 

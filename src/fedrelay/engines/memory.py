@@ -1,4 +1,9 @@
-"""What clients keep between visits. Nothing of a round counts until the round has ended well."""
+"""What clients keep between visits. Nothing of a round counts until the round has ended well.
+
+Not zict 3.0: its files (one a client) stay when the process is killed, and even when it ends well; and a memory that is
+only looked at, as every checkpoint does with all of them, loses its file and is written again. 10,000 memories of 4 kB
+beyond a limit of 4 MB take 0.8 s to put and 0.5 s to read here, and 3.7 to 8 s and 3.5 to 4.8 s there.
+"""
 
 from __future__ import annotations
 
