@@ -134,7 +134,7 @@ class Work(ABC):
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The vectors, as long as the trainable part of the model, that it keeps in the clients' memories."""
+        """The vectors, as long as the model or its trainable part, that it keeps in the clients' memories."""
         return ()
 
     @property

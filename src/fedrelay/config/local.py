@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedrelay.config import schema
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, within
 from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, Sharpness, Term, Training
 
 SHORT: dict[str, schema.Table] = {"pull": PULLS, "objective": OBJECTIVES}
@@ -49,8 +49,6 @@ def short_terms(values: Mapping[str, Any], where: str, choices: schema.Choices) 
             found.append(term)
     radius = schema.convert(values.get("sam", 0.0), float, f"{where}.sam")
     if radius:
-        try:
-            found.append(Sharpness(radius))
-        except BadInput as error:
-            raise BadInput(f"{where}.sam: {error}") from error
+        within(f"{where}.sam", radius, least=0)
+        found.append(Sharpness(radius))
     return found

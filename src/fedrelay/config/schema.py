@@ -33,8 +33,9 @@ def choose(table: Table, name: object, where: str) -> Callable[..., Any]:
 def nearest(word: str, valid: Iterable[str]) -> str:
     """A hint: the valid word that looks most like this one, and what there is."""
     valid = list(valid)
-    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    plain = {name.casefold(): name for name in reversed(valid)}
+    close = difflib.get_close_matches(word.casefold(), plain, n=1, cutoff=0.5)
+    hint = f"; did you mean {plain[close[0]]!r}?" if close else ""
     return f"{hint} (there is: {', '.join(valid)})"
 
 

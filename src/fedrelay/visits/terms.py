@@ -131,7 +131,7 @@ class Term(ABC):
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The vectors, as long as the trainable part of the model, that it keeps in the client's memory."""
+        """The vectors, as long as the model or its trainable part, that it keeps in the client's memory."""
         return ()
 
     def adapt(self, task: Task, /) -> Task:
@@ -202,9 +202,11 @@ def effect_of(terms: Iterable[Term], received: Vector, visit: Visit) -> Effect:
 
 
 def ended(
-    terms: Iterable[Term], received: Vector, trained: Vector, visit: Visit, *, steps: float, lr: float
+    terms: Sequence[Term], received: Vector, trained: Vector, visit: Visit, *, steps: float, lr: float
 ) -> tuple[Tree, Tree]:
     """What all terms leave behind: each keeps its own part of the client's memory."""
+    if not terms:  # nearly always, and short visits are many
+        return visit.memory, {}
     memory, uplink = dict(visit.memory), dict[str, object]()
     changed = False
     for term in terms:
