@@ -93,7 +93,7 @@ def test_the_choice_is_written_down_and_a_run_from_that_file_has_the_same_bits(s
     recorder = config.build(tables).record(tmp_path / "again")
     list(recorder.run())
     assert recorder.summary().params_sha256 == summary.params_sha256
-    assert run(tmp_path / "other")["params_sha256"] != summary.params_sha256
+    assert run(tmp_path / "other").params_sha256 != summary.params_sha256
 
 
 def test_a_run_that_goes_on_keeps_its_choice_without_measuring(speeds, tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_keeps_its_choice_without_measuring(speeds, tmp_path,
     whole = run(tmp_path / "whole", rounds=6)
     run(tmp_path / "parts", rounds=3)
     monkeypatch.setattr(Sample, "__init__", lambda *arguments: pytest.fail("it measured"))
-    assert run(tmp_path / "parts", rounds=6, resume=True)["params_sha256"] == whole["params_sha256"]
+    assert run(tmp_path / "parts", rounds=6, resume=True).params_sha256 == whole.params_sha256
     assert engine_of(tmp_path / "parts") == {"name": "stacked", "rows": 3, "workers": 1}
 
 
@@ -112,7 +112,7 @@ def test_a_run_can_go_on_with_another_engine_only_if_its_bits_are_the_same(speed
     with pytest.raises(BadInput, match="it differs in engine"):
         run(tmp_path / "run", rounds=4, resume=True, engine={"name": "stacked"})
     summary = run(tmp_path / "run", rounds=4, resume=True, engine={"name": "pool", "workers": 1})
-    assert summary.params_sha256 == whole["params_sha256"]
+    assert summary.params_sha256 == whole.params_sha256
 
 
 def test_measuring_for_real_leaves_nothing_behind(tmp_path):
@@ -121,7 +121,7 @@ def test_measuring_for_real_leaves_nothing_behind(tmp_path):
     summary = run(tmp_path / "first", algorithm=local)
     assert engine_of(tmp_path / "first")["name"] in ("inline", "pool", "stacked")
     again = run(tmp_path / "again", algorithm=local, engine=engine_of(tmp_path / "first"))
-    assert again["params_sha256"] == summary.params_sha256
+    assert again.params_sha256 == summary.params_sha256
 
 
 @dataclass(frozen=True)

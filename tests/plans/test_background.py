@@ -20,7 +20,6 @@ from fedrelay.algorithms import fedgsp
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.merges import Mean
-from fedrelay.merges.barriers import everyone
 from fedrelay.models import Mlp
 from fedrelay.plans import Fixed, Grouping, Limits, Traits, regroup
 from fedrelay.plans.background import _side_process, in_process, in_thread
@@ -200,9 +199,9 @@ def test_the_next_groups_are_made_while_the_round_trains(kind, many, tmp_path, m
     task = Task.of(Mlp(hidden=(4,)), federation)
     engine = Inline(federation, task) if kind is Inline else kind(federation, task, workers=1)
     plan = regroup.Regrouped(Fixed(2), Grouping(grouper=Announced(str(file))), fraction=1.0, when="every_round")
-    algorithm = Algorithm(plan, Patient(str(file)), Mean(), everyone)
+    algorithm = Algorithm(plan, Patient(str(file)), Mean())
     state = start(algorithm, engine)
     file.unlink()  # of the first groups, for which nobody could train
-    assert advance(algorithm, engine, state).log["clients"] == 10
+    assert advance(algorithm, engine, state).log.clients == 10
     assert (int(file.read_text()) == os.getpid()) == (many > 10)
     engine.close()

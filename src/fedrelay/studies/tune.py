@@ -84,9 +84,7 @@ def tune(
             if rung < RUNGS[-1]:
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
-    files.write(
-        out / "tune.json", (json.dumps([as_record(t) for t in ranked], indent=2) + "\n").encode()
-    )
+    files.write(out / "tune.json", (json.dumps([as_record(t) for t in ranked], indent=2) + "\n").encode())
     return ranked
 
 
