@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ from filelock import FileLock
 
 hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is no mistake of the code
 hypothesis.settings.load_profile("patient")
+
+# In the background and under nohup SIGINT is ignored, and so it would be in every process that a test starts to
+# interrupt it: Python listens to Ctrl-C only where its parent has not said otherwise.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUICK = ("cifar10", "mnist", "shakespeare", "office_caltech10", "pacs", "usps")

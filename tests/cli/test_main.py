@@ -146,6 +146,23 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(file):
     assert code == 0
 
 
+def test_under_nohup_ctrl_c_is_not_heard_but_being_asked_to_end_is(file):
+    """Whoever started it chose that SIGINT is ignored, and it stays so."""
+    command = [sys.executable, "-m", "fedrelay.cli", "run", str(file), "--set", "rounds=100000", "--out", "here"]
+    deaf = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command]
+    with subprocess.Popen(deaf, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_for_rounds(Path("here"), 3)
+            process.send_signal(signal.SIGINT)
+            wait_for_rounds(Path("here"), len(Path("here/rounds.jsonl").read_text().splitlines()) + 3)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "--resume" in err
+
+
 def test_a_terminal_shows_live_progress_and_a_pipe_does_not(file):
     """A real pseudo-terminal: what a person would see."""
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(file)]

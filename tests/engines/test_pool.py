@@ -339,8 +339,11 @@ def test_workers_do_not_outlive_their_parent(tmp_path, end, rest):
     ) as run:
         folder, *workers = run.stdout.readline().split()
         run.send_signal(end)
-        assert ended([int(pid) for pid in workers])
-        run.wait(10)
+        try:
+            assert ended([int(pid) for pid in workers])
+            run.wait(10)
+        finally:
+            run.kill()  # leaving the block waits for it, and it would sleep for hours
     assert not Path(folder).exists()
 
 
