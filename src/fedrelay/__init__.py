@@ -11,7 +11,7 @@ from fedrelay.runs.summary import Evaluate
 from fedrelay.tasks import Task, evaluate
 from fedrelay.visits import Adam, AdamW, Sgd
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Adam",
