@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench check clean
+.PHONY: help setup demo test datasets bench check dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ check: setup ## format, lint, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+dist: setup ## build the sdist, and the wheel from it, into dist
+	rm -rf dist
+	PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(BIN)/python -m build
 
 clean: ## remove .venv, caches and build results (runs are kept)
 	rm -rf .venv .peers .*_cache .hypothesis build dist
