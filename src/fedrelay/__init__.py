@@ -1,6 +1,21 @@
 """fedrelay: federated learning on unlike clients, by who trains after whom."""
 
-from fedrelay import algorithms, config, data, engines, merges, models, plans, report, tasks, types, visits
+from fedrelay import (
+    algorithms,
+    config,
+    data,
+    engines,
+    errors,
+    merges,
+    models,
+    plans,
+    report,
+    runs,
+    seeds,
+    tasks,
+    types,
+    visits,
+)
 from fedrelay.algorithms import Change, method
 from fedrelay.data import Federation
 from fedrelay.errors import BadInput, RunFailed
@@ -26,6 +41,7 @@ __all__ = [
     "Sgd",
     "Summary",
     "Task",
+    "__version__",
     "adapted",
     "advance",
     "algorithms",
@@ -33,12 +49,15 @@ __all__ = [
     "data",
     "deployed",
     "engines",
+    "errors",
     "evaluate",
     "merges",
     "method",
     "models",
     "plans",
     "report",
+    "runs",
+    "seeds",
     "start",
     "tasks",
     "train",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+__all__ = ["BadInput", "RunFailed", "within"]
+
 
 class BadInput(ValueError):
     """What the caller asked for is impossible; the message says why and what would work (exit code 2)."""

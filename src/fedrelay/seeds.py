@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+__all__ = ["derive", "rng", "torch_seed"]
+
 
 def derive(seed: int, *labels: str | int) -> int:
     """A 64-bit number for these labels, the same on every machine and Python."""

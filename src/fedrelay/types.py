@@ -23,6 +23,29 @@ if TYPE_CHECKING:
     from fedrelay.runs.log import RoundLog
     from fedrelay.tasks import Predictor, Task, Workspaces
 
+__all__ = [
+    "Algorithm",
+    "Barrier",
+    "Baton",
+    "Chain",
+    "Drop",
+    "Engine",
+    "Kind",
+    "Merge",
+    "Outcome",
+    "Plan",
+    "Planned",
+    "Report",
+    "Result",
+    "State",
+    "Survey",
+    "Trait",
+    "Tree",
+    "Vector",
+    "Visit",
+    "Work",
+]
+
 Vector: TypeAlias = torch.Tensor
 """One contiguous float32 vector: first every trainable parameter of a model, then its float buffers."""
 

@@ -151,6 +151,7 @@ def build_latency(tables: Mapping[str, Any], clients: int, seed: int, *, pooled:
 
 
 def section_of(tables: Mapping[str, Any], section: str) -> Tables:
+    """A section of the tables, empty where there is none; a value in its place is refused."""
     value = tables.get(section, {})
     if not isinstance(value, dict):
         raise BadInput(f"{section} must be a section [{section}], not the value {value!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fedrelay.data import own, sources
 from fedrelay.data.augment import Augment, Normalise
 from fedrelay.data.embedded import digits
 from fedrelay.data.federation import ClientData, Examples, Federation, Partition, Rows, Source, Transform
@@ -53,10 +54,12 @@ __all__ = [
     "load_split",
     "matched_tests",
     "optimum",
+    "own",
     "owned_tests",
     "quadratic",
     "quadratic_of",
     "rendered",
     "save_split",
+    "sources",
     "synthetic",
 ]

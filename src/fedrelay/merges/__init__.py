@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedrelay.merges.every import Every
-from fedrelay.merges.mean import InverseDistance, Mean, PlainMean, WithAbsent
+from fedrelay.merges.mean import InverseDistance, Mean, PlainMean, WithAbsent, mean_change, mean_model, merged, moved
 from fedrelay.merges.optimisers import Adagrad, Adam, Momentum, Yogi
 from fedrelay.merges.robust import Clipped, Krum, Median, TrimmedMean
 from fedrelay.types import Merge
@@ -41,4 +41,8 @@ __all__ = [
     "TrimmedMean",
     "WithAbsent",
     "Yogi",
+    "mean_change",
+    "mean_model",
+    "merged",
+    "moved",
 ]

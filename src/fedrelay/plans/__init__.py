@@ -1,10 +1,20 @@
 """Who trains after whom."""
 
+from fedrelay.plans import sampling
 from fedrelay.plans.chains import Ring, Singles, Superclients
 from fedrelay.plans.grouping.criteria import Grouping, criteria
-from fedrelay.plans.grouping.distances import DISTANCES, Distance
-from fedrelay.plans.grouping.groupers import GROUPERS, Grouper
-from fedrelay.plans.grouping.groups import Groups, Limits, limits_of
+from fedrelay.plans.grouping.distances import (
+    DISTANCES,
+    Cosine,
+    Distance,
+    Euclidean,
+    Gini,
+    KullbackLeibler,
+    NormalisedCosine,
+    Wasserstein,
+)
+from fedrelay.plans.grouping.groupers import GROUPERS, Greedy, Grouper, KMeans, Random
+from fedrelay.plans.grouping.groups import Groups, Limits, fill, limits_of, random_groups
 from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
@@ -15,24 +25,36 @@ __all__ = [
     "DISTANCES",
     "GROUPERS",
     "GROWTHS",
+    "Cosine",
     "Distance",
+    "Euclidean",
     "Exponential",
     "Fixed",
+    "Gini",
+    "Greedy",
     "Grouper",
     "Grouping",
     "Groups",
     "Growth",
     "Handover",
     "Icg",
+    "KMeans",
+    "KullbackLeibler",
     "Limits",
     "Linear",
     "Logarithmic",
     "Moment",
+    "NormalisedCosine",
+    "Random",
     "Regrouped",
     "Ring",
     "Singles",
     "Superclients",
     "Traits",
+    "Wasserstein",
     "criteria",
+    "fill",
     "limits_of",
+    "random_groups",
+    "sampling",
 ]

@@ -1,1 +1,6 @@
 """A run: the loop that repeats plan, relay and merge, what it costs, and how it is kept on disk."""
+
+from fedrelay.runs.loop import ClientSurvey, adapted, advance, deployed, start, train
+from fedrelay.runs.measures import balance_ratio, group_counts
+
+__all__ = ["ClientSurvey", "adapted", "advance", "balance_ratio", "deployed", "group_counts", "start", "train"]

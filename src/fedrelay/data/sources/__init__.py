@@ -322,3 +322,11 @@ _ENTRIES = (
 
 FILES: dict[str, FileSource] = {entry.name: entry for entry in _ENTRIES}
 """Every data set in files that can be read by name."""
+
+__all__ = [
+    "FILES",
+    "FileSource",
+    "Remote",
+    "load",
+    "named",
+]
