@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -13,3 +15,11 @@ def lacking(what: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+def needed(module: str) -> ModuleType:
+    """A module of a package in the extra dev."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        lacking(f"{module} is not installed; the extra dev has it")

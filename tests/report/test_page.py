@@ -12,6 +12,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from invented_runs import line_of, many, rendered, run_folder
+from needs import lacking
 
 from fedrelay import report
 from fedrelay.errors import BadInput
@@ -181,8 +182,9 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
 # --- a real browser
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
 def test_a_real_browser_draws_every_picture(tmp_path):
+    if BROWSER is None:
+        lacking("there is no Chromium or Chrome on this machine")
     out = report.write([run_folder(tmp_path / f"run{i}") for i in range(2)], tmp_path / "report.html")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}"]

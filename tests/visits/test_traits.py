@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from needs import needed
 from rich.console import Console
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
@@ -381,7 +382,7 @@ def test_task2vec_of_like_clients_is_more_alike():
 
 
 def test_the_offline_probe_takes_small_grey_images():
-    pytest.importorskip("efficientnet_lite_pytorch")
+    needed("efficientnet_lite_pytorch")
     engine = one_class_digits(clients=10)
     work = Task2Vec(EfficientNetLite0(), samples=64, epochs=1, draws=1, most=4)
     work.check(engine.task)
@@ -396,7 +397,7 @@ def test_the_offline_probe_takes_small_grey_images():
 
 
 def test_the_weights_of_the_offline_probe_are_pretrained():
-    pytest.importorskip("efficientnet_lite_pytorch")
+    needed("efficientnet_lite_pytorch")
     engine = one_class_digits(clients=10)
     baton, at = visit(engine)
     network = EfficientNetLite0()(baton.params, at).eval()

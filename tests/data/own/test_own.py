@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needed
 from PIL import Image
 from pyarrow import csv, parquet
 
@@ -302,8 +303,7 @@ def test_a_partitioner_of_flwr_datasets_is_a_federation():
 
 
 def test_a_partitioner_that_is_installed_works_as_well():
-    partitioners = pytest.importorskip("flwr_datasets.partitioner")
-    partitioner = partitioners.IidPartitioner(num_partitions=3)
+    partitioner = needed("flwr_datasets.partitioner").IidPartitioner(num_partitions=3)
     partitioner.dataset = images_dataset()
     assert from_partitioner(partitioner, test=images_dataset(2)).sizes == (4, 4, 4)
 
