@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     findings = laboratory.study(config.read(options.file, options.set), ERR, options.data_dir)
     laboratory.write(findings, out, f"groupings of {options.file.stem}")
     if options.json:
-        print((out / "results.json").read_text(), end="")
+        print((out / "results.json").read_text(encoding="utf-8"), end="")
         return 0
     OUT.print(laboratory.table(findings))
     OUT.print(f"Results are in {out}: results.md, results.json, report.html.", soft_wrap=True)

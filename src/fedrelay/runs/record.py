@@ -200,7 +200,7 @@ class Recorder:
         settings, path = self.engine.settings, self.path / CONFIG
         if settings is None or settings == self._noted.get("engine") or not path.is_file():
             return
-        tables = {**tomllib.loads(path.read_text()), "engine": dict(settings)}
+        tables = {**tomllib.loads(path.read_text(encoding="utf-8")), "engine": dict(settings)}
         files.write(path, tomli_w.dumps(tables).encode())
         self._noted["engine"] = settings
 

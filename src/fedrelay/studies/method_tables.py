@@ -163,4 +163,4 @@ def renewed(text: str) -> str:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(renewed(document.read_text()))
+    document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -118,7 +118,7 @@ def _names100(base: Path) -> tuple[str, ...]:
     """The names of the classes, which come in a file of their own; without it they have none."""
     text, meta = base / "fine_label_names.txt", base / "meta"
     if text.exists():
-        names = tuple(text.read_text(errors="replace").split())
+        names = tuple(text.read_text(encoding="utf-8", errors="replace").split())
     elif meta.exists():
         listed = pickles.load(meta).get("fine_label_names", [])
         names = tuple(name.decode("latin1") if isinstance(name, bytes) else str(name) for name in listed)

@@ -58,7 +58,9 @@ def _train(folder: Path) -> list[Path]:
 def _validation(base: Path, place: dict[str, int]) -> list[tuple[Path, int]]:
     """Lines of an image and its class (and its box, which nobody needs here)."""
     path = base / ANNOTATIONS
-    rows = [line.split("\t") for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    rows = [
+        line.split("\t") for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
     bad = sum(len(row) < 2 or row[1] not in place for row in rows)
     if bad or not rows:
         found = f"{bad} of {len(rows)} lines with another class or none" if bad else "no lines"
@@ -75,5 +77,7 @@ def _words(base: Path, names: list[str]) -> tuple[str, ...]:
     path = base / "words.txt"
     if not path.exists():
         return tuple(names)
-    known = dict(line.split("\t", 1) for line in path.read_text(errors="replace").splitlines() if "\t" in line)
+    known = dict(
+        line.split("\t", 1) for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if "\t" in line
+    )
     return tuple(known.get(name, name) for name in names)
