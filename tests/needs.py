@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
 import pytest
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals, terminals or counters")
 
 
 def lacking(what: str) -> NoReturn:

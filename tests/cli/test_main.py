@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import posix
 
 from fedrelay import cli
 from fedrelay.algorithms import ALGORITHMS
@@ -132,6 +132,7 @@ def test_report_writes_one_page(file, capsys):
     assert "fedseq" in Path("page.html").read_text()
 
 
+@posix
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(file):
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(file), "--set", "rounds=100000", "--out", "here"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -146,6 +147,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(file):
     assert code == 0
 
 
+@posix
 def test_under_nohup_ctrl_c_is_not_heard_but_being_asked_to_end_is(file):
     """Whoever started it chose that SIGINT is ignored, and it stays so."""
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(file), "--set", "rounds=100000", "--out", "here"]
@@ -163,11 +165,14 @@ def test_under_nohup_ctrl_c_is_not_heard_but_being_asked_to_end_is(file):
     assert "--resume" in err
 
 
+@posix
 def test_a_terminal_shows_live_progress_and_a_pipe_does_not(file):
     """A real pseudo-terminal: what a person would see."""
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(file)]
     quiet = subprocess.run([*command, "--out", "piped"], capture_output=True, text=True, check=True)
     assert quiet.stderr == ""
+    import pty  # Windows has none
+
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
     process = subprocess.Popen([*command, "--out", "seen"], stdout=slave, stderr=slave, env=environment)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import posix
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Task, advance, deployed, train
@@ -229,6 +230,7 @@ def measured(program: str):
     return json.loads(done.stdout)
 
 
+@posix
 def test_the_resident_set_after_300_rounds_is_that_after_50():
     """All memories together would take 40 MB, and one copy of each a round 600 MB."""
     found = measured(ROUNDS)
@@ -237,6 +239,7 @@ def test_the_resident_set_after_300_rounds_is_that_after_50():
     assert found["300"] - found["50"] < 2
 
 
+@posix
 def test_a_hundred_thousand_stateless_clients_take_less_than_a_kilobyte_each():
     found = measured(MANY)
     assert found["many"][1] == found["few"][1] == 10

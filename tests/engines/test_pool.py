@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from needs import posix
 from torch import nn
 
 import fedrelay as fr
@@ -198,6 +199,7 @@ def test_workers_have_one_thread_between_visits_too(federation, monkeypatch):
     assert outcome.reports[0].uplink == {"threads": 1}
 
 
+@posix
 def test_a_worker_that_is_killed_is_replaced_and_its_chains_are_run_again(pool, inline, tmp_path, caplog):
     shared = {"told": torch.zeros(2)}
     pool.remember(0, {})
@@ -209,6 +211,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_chains_are_run_again(pool, 
     assert caplog.text.count("killed by SIGKILL") == 2
 
 
+@posix
 def test_a_worker_killed_from_outside_in_the_middle_of_a_round_is_replaced(pool, inline, caplog):
     shared, round = {"told": torch.zeros(2)}, chains((0,), (1,), (2,), (3,), (4,), (5,))
     expected = told(inline.run(Count(), round, shared, 1))
@@ -228,6 +231,7 @@ class Sluggish(Work):
         return Count()(baton, visit)
 
 
+@posix
 def test_a_chain_that_ends_every_worker_stops_the_run_and_is_named(pool, tmp_path):
     with pytest.raises(RunFailed, match=r"3 worker processes ended over the chain of client 2, 4, 5"):
         list(pool.run(Deadly(str(tmp_path), lives=99), chains(*CHAINS), {"told": torch.zeros(2)}, 1))
@@ -329,7 +333,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+@posix
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGINT"])
 @pytest.mark.parametrize("rest", ["next(outcomes)", "time.sleep(99)"], ids=["at work", "idle"])
 def test_workers_do_not_outlive_their_parent(tmp_path, end, rest):
     script = tmp_path / "parent.py"
@@ -338,7 +343,7 @@ def test_workers_do_not_outlive_their_parent(tmp_path, end, rest):
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:
         folder, *workers = run.stdout.readline().split()
-        run.send_signal(end)
+        run.send_signal(getattr(signal, end))
         try:
             assert ended([int(pid) for pid in workers])
             run.wait(10)
