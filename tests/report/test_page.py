@@ -18,7 +18,12 @@ from fedrelay import report
 from fedrelay.errors import BadInput
 from fedrelay.report import figures, measures
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+BROWSERS = [
+    *("chromium", "chromium-browser", "google-chrome", "chrome"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+]
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 class Tags(HTMLParser):
