@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput
+
+if TYPE_CHECKING:
+    from fedrelay.data.tables.preparation import Preparation
+    from fedrelay.data.tables.table import Table
 
 Rows = NDArray[np.int64]
 
@@ -81,6 +85,14 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """Messages and bytes to and from the server."""
+
+    messages: tuple[int, int] = (0, 0)
+    bytes: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
 class Source:
     """A data set before it is split. `owners` says, where it is known, who made each training example (0, 1, 2, …)."""
 
@@ -95,6 +107,12 @@ class Source:
     """Exemplars held out of the test set, which the server may use to get to know clients (never to train)."""
     test_owners: Rows | None = None
     """Where it is known, who made each test example."""
+    preparation: Preparation | None = None
+    """How a table became inputs: what is needed to use the model on other rows."""
+    prepared: Sent = Sent()
+    """What it took to find out how the data is prepared, from all clients, before there was a model."""
+    notes: tuple[str, ...] = ()
+    """What there is to say of how it was read: what was left out, and why."""
 
 
 class Partition(Protocol):
@@ -110,6 +128,8 @@ class ClientData:
     id: int
     examples: Examples
     rows: torch.Tensor
+    table: Table | None = None
+    """Before the data is prepared: the client's own table, of which `rows` are trained on."""
 
     @property
     def size(self) -> int:

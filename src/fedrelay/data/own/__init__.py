@@ -1,4 +1,4 @@
-"""Your own data as a federation: arrays per client, a table, a folder per client, or a Hugging Face data set."""
+"""Your own data as a federation: arrays per client, tables, frames, a folder per client, or a Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from fedrelay.data.federation import Federation
 from fedrelay.data.own.arrays import from_arrays
 from fedrelay.data.own.huggingface import from_dataset, from_partitioner
-from fedrelay.data.own.tables import from_table
+from fedrelay.data.own.tables import from_frames, from_table
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.domains import image_folders
 
@@ -18,4 +18,4 @@ def from_folder(path: Path | str, *, size: int = 64, test: float = 0.2) -> Feder
     return Federation.split(image_folders(path.name, path, size=size, test=test), Natural())
 
 
-__all__ = ["from_arrays", "from_dataset", "from_folder", "from_partitioner", "from_table"]
+__all__ = ["from_arrays", "from_dataset", "from_folder", "from_frames", "from_partitioner", "from_table"]

@@ -1,20 +1,30 @@
-"""A federation of the rows of a CSV or Parquet table."""
+"""A federation of the rows of tables: one with a column of clients, or one table for every client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Federation
-from fedrelay.data.own.arrays import Pair, from_arrays
+from fedrelay.data.federation import Examples, Federation, Sent, Source
 from fedrelay.data.partitions.apportion import grouped
+from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_some, wrong
-from fedrelay.errors import BadInput
+from fedrelay.data.sources.images import held_out
+from fedrelay.data.tables.columns import typed, words
+from fedrelay.data.tables.preparation import Preparation
+from fedrelay.data.tables.reading import SUFFIXES, Raw, read
+from fedrelay.data.tables.statistics import Statistics, TableStatistics, merged, size_of, survey
+from fedrelay.data.tables.table import Declared, Table, shown
+from fedrelay.errors import BadInput, within
+
+LOG = logging.getLogger("fedrelay")
 
 
 def from_table(
@@ -25,103 +35,281 @@ def from_table(
     features: Sequence[str] | None = None,
     test: float | Path | str = 0.2,
     classes: int | None = None,
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    dates: Sequence[str] = (),
+    day_first: bool | None = None,
+    standardise: bool = True,
+    unknown: Literal["refuse", "zeros"] = "refuse",
 ) -> Federation:
-    """A federation of the rows of a CSV or Parquet table: a column of clients, one of labels, the others numbers.
+    """A federation of the rows of a CSV, TSV or Parquet table with a column of clients and one of labels.
 
-    `features` are the columns that are inputs (by default all others). `test` is a table of its own, or the share
-    that is held out of every client. Labels are whole numbers from 0 on, or texts.
+    Or of a folder with one such table for every client, named after it.
+
+    Args:
+        path: The table, or the folder of tables. Delimiter, decimal comma and encoding are found out.
+        client: The column that says whose row it is.
+        label: The column of classes: texts or whole numbers. Rows without one are left out and counted.
+        features: The columns that are inputs; by default all others.
+        test: A table of its own, or the share that is held out of every client.
+        classes: How many classes there are, if labels are 0, 1, 2, … and not all of them occur.
+        numbers: Columns that are numbers, where this is not to be found out; so too `categories` and `dates`.
+        day_first: Whether 03/04/2026 is in April; by default found out, or asked for.
+        standardise: Whether numbers and dates get mean 0 and deviation 1.
+        unknown: What happens to a category that no client has (in a test table, or in prediction): refused, or taken
+            without a category.
+
+    Columns are prepared by federated statistics: clients tell counts, sums and categories, nobody tells rows. What came
+    of it is `federation.source.preparation`; it prepares other tables the same way, and can be saved beside a model.
     """
     path = Path(path).expanduser()
-    rows = _Rows.of(path, client, label, features)
-    names = rows.label_names()
-    tested: float | Pair
-    if isinstance(test, int | float):
-        tested = float(test)
+    declared = Declared(tuple(numbers), tuple(categories), tuple(dates), day_first)
+    wanted = _Wanted(path.stem, client, label, features, declared)
+    clients = wanted.folder(path) if path.is_dir() else wanted.split(read(path))
+    options = _Options(test, classes, standardise, unknown)
+    return _federation(wanted, clients, options)
+
+
+def from_frames(
+    frames: Any,
+    *,
+    client: str = "client",
+    label: str = "label",
+    features: Sequence[str] | None = None,
+    test: Any = 0.2,
+    classes: int | None = None,
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    dates: Sequence[str] = (),
+    day_first: bool | None = None,
+    standardise: bool = True,
+    unknown: Literal["refuse", "zeros"] = "refuse",
+    name: str = "frames",
+) -> Federation:
+    """A federation of a frame of pandas, polars or Arrow with a column of clients, or of a dict with a frame for each.
+
+    A path of a table will do in place of a frame. `test` is another frame or path, or the share that is held out of
+    every client. All else is as in `from_table`.
+    """
+    declared = Declared(tuple(numbers), tuple(categories), tuple(dates), day_first)
+    wanted = _Wanted(name, client, label, features, declared)
+    if isinstance(frames, Mapping):
+        clients = wanted.alike({str(key): read(frame, str(key)) for key, frame in frames.items()})
     else:
-        other = _Rows.of(Path(test).expanduser(), None, label, rows.features)
-        tested = (other.x, other.codes(names))
-    codes = rows.codes(names)
-    clients, owners = np.unique(rows.clients, return_inverse=True)
-    mine = zip(clients, grouped(owners, len(clients)), strict=True)
-    pairs = {str(name): (rows.x[places], codes[places]) for name, places in mine}
-    return from_arrays(pairs, test=tested, classes=classes, class_names=names, name=path.stem)
+        clients = wanted.split(read(frames, name))
+    return _federation(wanted, clients, _Options(test, classes, standardise, unknown))
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """What is used of a table, checked."""
+class _Options:
+    """What is done with rows once they are read."""
 
-    path: Path
-    features: tuple[str, ...]
-    x: NDArray[np.float32]
-    labels: NDArray[Any]
-    clients: NDArray[Any]
+    test: Any
+    classes: int | None
+    standardise: bool
+    unknown: Literal["refuse", "zeros"]
 
-    @classmethod
-    def of(cls, path: Path, client: str | None, label: str, features: Sequence[str] | None) -> _Rows:
-        table = _read(path)
-        special = [label] if client is None else [client, label]
-        wanted = [name for name in table.column_names if name not in special] if features is None else list(features)
-        missing = [name for name in (*special, *wanted) if name not in table.column_names]
+    def __post_init__(self) -> None:
+        if self.unknown not in ("refuse", "zeros"):
+            raise BadInput(f'unknown must be "refuse" or "zeros", not {self.unknown!r}')
+        if isinstance(self.test, int | float):
+            within("test", self.test, above=0, most=0.9)
+
+
+@dataclass(frozen=True)
+class _Clients:
+    """Every client's table, with labels in every row, and what there is to say of the reading."""
+
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which columns are read, and as what."""
+
+    name: str
+    client: str
+    label: str
+    features: Sequence[str] | None
+    declared: Declared
+
+    def table(self, raw: Raw, special: Sequence[str]) -> Table:
+        """The columns of a table that was read, typed."""
+        others = [name for name in raw.names if name not in special]
+        features = others if self.features is None else list(self.features)
+        missing = [name for name in (*special, *features, *self.declared.names) if name not in raw.names]
         if missing:
-            raise wrong(
-                path,
-                f"columns {', '.join(map(repr, missing))}",
-                f"{len(missing)} missing; there is: {', '.join(table.column_names)}",
+            found = f"{len(missing)} missing; there is: {', '.join(raw.names)}"
+            raise wrong(raw.name, f"columns {', '.join(map(repr, missing))}", found)
+        check_some(raw.name, raw.table.num_rows)
+        if not features:
+            raise wrong(raw.name, "at least one column of inputs", "none")
+        columns = {name: typed(raw, name, self.declared) for name in features}
+        return Table(raw.name, raw.table.num_rows, columns, typed(raw, self.label, self.declared))
+
+    def split(self, raw: Raw) -> _Clients:
+        """By the column of clients, in the order of the alphabet."""
+        table = self.table(raw, [self.client, self.label])
+        owners = words(raw, self.client)
+        empty = sum(owner is None for owner in owners)
+        if empty:
+            raise wrong(raw.name, f"a client in every row of column {self.client!r}", f"{empty} empty")
+        names, numbers = np.unique(owners.astype(str), return_inverse=True)
+        mine = zip(names, grouped(numbers, len(names)), strict=True)
+        return _labelled(self.name, [table.take(rows, str(name)) for name, rows in mine], raw.notes)
+
+    def folder(self, path: Path) -> _Clients:
+        """One table for every client, named after it; other files are left out."""
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+        tables = [file for file in files if file.name.lower().endswith(SUFFIXES)]
+        if not tables:
+            raise wrong(path, "tables of clients", f"no file that ends in {', '.join(SUFFIXES)}")
+        left = [file.name for file in files if file not in tables]
+        notes = (f"{len(left)} files are left out, because they are no tables: {shown(left)}",) if left else ()
+        return self.alike({file.name.split(".")[0]: read(file, file.name.split(".")[0]) for file in tables}, notes)
+
+    def alike(self, raws: Mapping[str, Raw], notes: tuple[str, ...] = ()) -> _Clients:
+        """One table for every client; one with other columns than the first is refused by name."""
+        if not raws:
+            raise wrong(self.name, "at least one client", "none")
+        first, *rest = raws.values()
+        for raw in rest if self.features is None else ():
+            lacks, more = (
+                [name for name in one.names if name not in other.names] for one, other in ((first, raw), (raw, first))
             )
-        check_some(path, table.num_rows)
-        if not wanted:
-            raise wrong(path, "at least one column of inputs", "none")
-        for name in (*special, *wanted):
-            if table[name].null_count:
-                raise wrong(path, f"a value in every row of column {name!r}", f"{table[name].null_count} empty")
-        if client is not None and (empty := sum(not str(item).strip() for item in table[client].to_pylist())):
-            raise wrong(path, f"a client in every row of column {client!r}", f"{empty} empty")
-        x = np.stack([_numbers(path, table, name) for name in wanted], axis=1)
-        clients = np.zeros(0) if client is None else np.array([str(item) for item in table[client].to_pylist()])
-        return cls(path, tuple(wanted), x, table[label].to_numpy(), clients)
-
-    def label_names(self) -> tuple[str, ...]:
-        """The classes in order, if labels are texts."""
-        if self.labels.dtype.kind in "iu":
-            return ()
-        if self.labels.dtype.kind == "f":
-            raise wrong(self.path, "labels to be whole numbers or texts", "numbers with a fraction")
-        return tuple(sorted({str(label) for label in self.labels}))
-
-    def codes(self, names: tuple[str, ...]) -> NDArray[np.int64]:
-        """The labels as numbers."""
-        if not names:
-            return self.labels.astype(np.int64)
-        place = {name: number for number, name in enumerate(names)}
-        unknown = sum(str(label) not in place for label in self.labels)
-        if unknown:
-            raise wrong(self.path, f"labels among {', '.join(names[:10])}", f"{unknown} of {len(self.labels)} others")
-        return np.array([place[str(label)] for label in self.labels], dtype=np.int64)
+            if lacks or more:
+                found = " and ".join(
+                    f"{shown(names)} {what}" for names, what in ((lacks, "missing"), (more, "besides")) if names
+                )
+                hint = "name the columns that all clients have in `features`"
+                raise wrong(raw.name, f"the columns of {first.name}", f"{found}; {hint}")
+        order = [name for name in first.names if name != self.label] if self.features is None else self.features
+        notes += tuple(f"{raw.name}: {note}" for raw in raws.values() for note in raw.notes)
+        wanted = _Wanted(self.name, self.client, self.label, order, self.declared)
+        return _labelled(self.name, [wanted.table(raw, [self.label]) for raw in raws.values()], notes)
 
 
-def _numbers(path: Path, table: Any, name: str) -> NDArray[np.float32]:
-    values = table[name].to_numpy()
-    if values.dtype.kind not in "iufb":
-        raise wrong(path, f"column {name!r} to be numbers (or leave it out of `features`)", str(table[name].type))
-    return np.asarray(values, dtype=np.float32)
+def _labelled(name: str, tables: Sequence[Table], notes: tuple[str, ...]) -> _Clients:
+    """Without the rows that have no label, which are counted; a client that has nothing else is refused by name."""
+    kept: list[Table] = []
+    empty: dict[str, int] = {}
+    for table in tables:
+        assert table.labels is not None
+        filled = table.labels.filled
+        if not filled.any():
+            hint = "leave its rows out of the table"
+            raise wrong(table.name, "labels", f"none in all of its {table.rows} rows; {hint}")
+        if not filled.all():
+            empty[table.name] = int((~filled).sum())
+        kept.append(table if filled.all() else table.take(filled))
+    if empty:
+        where = ", ".join(f"{client} {count}" for client, count in list(empty.items())[:10])
+        notes += (
+            f"{sum(empty.values())} rows without a label are left out ({where}{' …' if len(empty) > 10 else ''})",
+        )
+    return _Clients(tuple(kept), notes)
 
 
-def _read(path: Path) -> Any:
-    """The table, by the name of its file."""
-    try:
-        import pyarrow as arrow
-        from pyarrow import csv, parquet
-    except ImportError:
-        raise BadInput('reading tables needs pyarrow: pip install "fedrelay[table]"') from None
-    if not path.is_file():
-        raise wrong(path, "a file", "a folder" if path.is_dir() else "nothing there")
-    try:
-        if path.suffix in (".parquet", ".pq"):
-            return parquet.read_table(path)
-        if path.suffix in (".csv", ".gz", ".tsv"):
-            options = csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ",")
-            return csv.read_csv(path, parse_options=options)
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        raise wrong(path, "a whole table", f"a damaged one ({error})") from None
-    raise wrong(path, "a name that ends in .csv, .csv.gz, .tsv or .parquet", f"{path.name}")
+def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federation:
+    """Hold a test part out, let clients tell their statistics, and prepare everything with what came of them."""
+    tables, name = clients.tables, wanted.name
+    owners = np.repeat(np.arange(len(tables)), [table.rows for table in tables])
+    train, test = np.arange(len(owners)), np.arange(0)
+    if isinstance(options.test, int | float):
+        train, test = held_out(owners, float(options.test), name)
+        if not len(test):
+            raise wrong(name, "some client with two examples, to test on one", "none; give a test part")
+    starts = np.cumsum([0, *(table.rows for table in tables)])
+    trained = [
+        (table, train[(train >= first) & (train < first + table.rows)] - first)
+        for table, first in zip(tables, starts, strict=False)
+    ]
+    told = [report.uplink for report in survey(TableStatistics(wanted.declared.categories), trained)]
+    statistics = merged(name, {table.name: tree for table, tree in zip(tables, told, strict=True)})
+    preparation = _prepared(wanted, statistics, options)
+    # Every client gets the preparation, so that it can prepare its own rows.
+    down = len(tables) * size_of(preparation.plain())
+    sent = Sent((len(tables), len(tables)), (down, sum(map(size_of, told))))
+    x, y = _joined(preparation, tables)
+    test_x, test_y = (x[test], y[test]) if len(test) else _test_part(wanted, preparation, statistics, options.test)
+    notes = (*clients.notes, *_notes(preparation))
+    for note in notes:
+        LOG.warning("%s: %s", name, note)
+    source = Source(
+        name,
+        train=Examples(torch.from_numpy(x[train]), torch.from_numpy(y[train])),
+        test=Examples(torch.from_numpy(test_x), torch.from_numpy(test_y)),
+        classes=len(preparation.classes),
+        owners=owners[train],
+        owner_names=tuple(table.name for table in tables),
+        class_names=() if _counted(preparation.classes) else preparation.classes,
+        test_owners=owners[test] if len(test) else None,
+        preparation=preparation,
+        prepared=sent,
+        notes=notes,
+    )
+    return Federation.split(source, Natural())
+
+
+def _prepared(wanted: _Wanted, statistics: Statistics, options: _Options) -> Preparation:
+    found = Preparation.of(
+        statistics,
+        label=wanted.label,
+        classes=_classes(wanted.name, statistics, options.classes),
+        standardise=options.standardise,
+        unknown=options.unknown,
+    )
+    if not found.columns:
+        raise wrong(wanted.name, "columns that tell rows apart", f"only constant ones: {shown(found.constant)}")
+    return found
+
+
+def _classes(name: str, statistics: Statistics, classes: int | None) -> tuple[str, ...]:
+    """What the outputs stand for: 0, 1, 2, … as given, or the labels that there are."""
+    counts = statistics.label_counts
+    if statistics.label_kind == "category":
+        if classes is not None and classes != len(counts):
+            raise wrong(name, f"{classes} classes", f"{len(counts)}: {shown(counts)}")
+        return tuple(counts)
+    if classes is None:
+        return tuple(sorted(counts, key=int))
+    outside = sum(count or 1 for label, count in counts.items() if not 0 <= int(label) < classes)
+    if outside:
+        raise wrong(name, f"labels from 0 to {classes - 1}", f"{outside} outside")
+    return tuple(map(str, range(classes)))
+
+
+def _counted(classes: Iterable[str]) -> bool:
+    """Whether classes are 0, 1, 2, …, which need no names."""
+    return all(name == str(number) for number, name in enumerate(classes))
+
+
+def _joined(preparation: Preparation, tables: Sequence[Table]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The inputs and labels of all clients, each of which prepares its own."""
+    labels = [preparation.codes(table, table.labels) for table in tables if table.labels is not None]
+    return np.concatenate([preparation(table) for table in tables]), np.concatenate(labels)
+
+
+def _test_part(
+    wanted: _Wanted, preparation: Preparation, statistics: Statistics, test: Any
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """A table of its own, read with the kinds that the clients' columns have."""
+    kinds = preparation.declared
+    numbers, categories = kinds.numbers, kinds.categories
+    if statistics.label_kind == "category":
+        categories += (wanted.label,)
+    else:
+        numbers += (wanted.label,)
+    declared = Declared(numbers, categories, kinds.dates, kinds.day_first)
+    raw = read(test, None if isinstance(test, str | Path) else "test part")
+    inner = _Wanted(raw.name, wanted.client, wanted.label, preparation.columns, declared)
+    (table,) = _labelled(raw.name, [inner.table(raw, [wanted.label])], ()).tables
+    assert table.labels is not None
+    return preparation(table), preparation.codes(table, table.labels)
+
+
+def _notes(preparation: Preparation) -> Iterable[str]:
+    if preparation.constant:
+        names = shown(preparation.constant)
+        yield f"{len(preparation.constant)} columns are left out, because they are the same in every row: {names}"

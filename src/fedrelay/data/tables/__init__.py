@@ -1,0 +1,1 @@
+"""Tables of one's own: read, typed, and prepared by statistics that clients send instead of rows."""
