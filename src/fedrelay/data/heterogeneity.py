@@ -41,6 +41,7 @@ class Description(TypedDict):
     gini: float
     mix: Mix | None
     fingerprint: str
+    notes: list[str]
 
 
 def describe(federation: Federation) -> Description:
@@ -58,6 +59,7 @@ def describe(federation: Federation) -> Description:
         "gini": gini(sizes),
         "mix": mix_figures(federation.label_counts()) if train.y.ndim == 1 else None,
         "fingerprint": federation.fingerprint,
+        "notes": list(federation.source.notes),
     }
 
 

@@ -69,6 +69,8 @@ def rendered(federation: Federation, *, rows: int = 20, width: int = 60) -> Rend
             f"earth mover {mix['earth_mover']:.3f}"
         )
     figures["fingerprint"] = found["fingerprint"][:16]
+    if found["notes"]:
+        figures["notes"] = "\n".join(found["notes"])
     for name, value in figures.items():
         table.add_row(Text(name, style="dim"), value)
     return table if mix is None else Group(table, Text(), shades(mosaic(federation, rows, width)))

@@ -90,7 +90,7 @@ def test_grey_images_may_come_without_a_channel():
 
 def test_next_token_tasks_have_a_target_at_every_place():
     x, y = [[1, 2, 3], [4, 5, 6]], [[2, 3, -100], [5, 6, 7]]
-    federation = from_arrays({"a": (x, y), "b": (x, y)}, test=(x, y))
+    federation = from_arrays({"a": (x, y), "b": (x, y)}, test=(x, y), tokens=True)
     assert federation.source.classes == 8
     assert federation.source.train.x.dtype == torch.int64
     assert federation.source.train.y.tolist() == y + y
@@ -326,4 +326,55 @@ def test_numbers_beyond_single_precision_and_tokens_beyond_the_vocabulary_are_re
     with pytest.raises(BadInput, match="client 0"):
         from_arrays([(np.full((10, 3), 1e300), labels)])
     with pytest.raises(BadInput, match="tokens from 0 to 4"):
-        from_arrays([(np.full((10, 3), 7), labels)], classes=5)
+        from_arrays([(np.full((10, 3), 7), labels)], classes=5, tokens=True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, bool])
+def test_whole_numbers_are_features_unless_they_are_said_to_be_tokens(dtype):
+    x = np.array([[0, 1], [1, 0], [1, 1], [0, 0]]).astype(dtype)
+    federation = from_arrays([(x, [0, 1, 0, 1])], test=(x, [0, 1, 0, 1]))
+    assert federation.source.train.x.dtype == torch.float32
+    assert federation.source.classes == 2
+    assert federation.source.train.x.tolist() == x.astype(float).tolist()
+    if dtype is not bool:
+        tokens = from_arrays([(x, [0, 1, 0, 1])], test=(x, [0, 1, 0, 1]), tokens=True)
+        assert tokens.source.train.x.dtype == torch.int64
+    with pytest.raises(BadInput, match="tokens to be whole numbers, found float64"):
+        from_arrays([(x * 1.0, [0, 1, 0, 1])], tokens=True)
+    with pytest.raises(
+        BadInput, match=r"one class per input, found targets of shape \(4, 2\); for next tokens say tokens"
+    ):
+        from_arrays([(x, [[0, 1]] * 4)])
+
+
+def test_numbers_that_are_none_are_named_with_client_and_column():
+    x, y = pair(6)
+    x[1:3, 2], x[4, 0] = np.nan, np.nan
+    message = r"south: expected numbers, found 3 of 24 values that are NaN, in column 0 \(1\), 2 \(2\)"
+    with pytest.raises(BadInput, match=message):
+        from_arrays({"north": pair(6), "south": (x, y)})
+    x[:] = np.inf
+    with pytest.raises(
+        BadInput, match=r"north: expected numbers, found 24 of 24 values that are infinite, in column 0"
+    ):
+        from_arrays({"north": (x, y)})
+
+
+def test_arrays_of_16_bits_are_images_that_are_scaled_by_the_range_of_all_clients():
+    dark, bright = (np.linspace(*ends, 4 * 36).reshape(4, 6, 6).astype(np.uint16) for ends in ((100, 900), (500, 4100)))
+    federation = from_arrays({"a": (dark, [0, 1, 0, 1]), "b": (bright, [0, 1, 0, 1])}, test=(dark, [0, 1, 0, 1]))
+    x, _ = federation.source.train.take(slice(0, 8))
+    assert x.shape == (8, 1, 6, 6)
+    assert float(x[0, 0, 0, 0]) == pytest.approx(-1)
+    assert float(x[7, 0, 5, 5]) == pytest.approx(1)
+    assert float(x[3, 0, 5, 5]) == pytest.approx(2 * 800 / 4000 - 1, abs=1e-3)
+    assert federation.source.prepared.messages == (2, 2)
+    given = from_arrays([(dark, [0, 1, 0, 1])], levels=(0, 1000))
+    assert float(given.source.train.x.max()) <= 0.9
+    assert given.source.prepared.messages == (0, 0)
+    with pytest.raises(
+        BadInput, match=r"levels must be two numbers, the smaller first, such as \[0, 4095\], not \[5\]"
+    ):
+        from_arrays([(dark, [0, 1, 0, 1])], levels=(5,))
+    with pytest.raises(BadInput, match="images with something on them, found 7 in every pixel"):
+        from_arrays([(np.full((4, 6, 6), 7, np.uint16), [0, 1, 0, 1])])

@@ -20,10 +20,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fedrelay as fr
 from fedrelay.data.own import from_frames, from_table
+from fedrelay.data.survey import survey
 from fedrelay.data.tables.columns import typed
 from fedrelay.data.tables.preparation import Preparation
 from fedrelay.data.tables.reading import delimiter_of, read
-from fedrelay.data.tables.statistics import TableStatistics, merged, survey
+from fedrelay.data.tables.statistics import TableStatistics, clients_of, merged
 from fedrelay.data.tables.table import Column, Declared, Table
 from fedrelay.engines import Inline
 from fedrelay.errors import BadInput
@@ -214,7 +215,7 @@ def test_federated_statistics_prepare_as_scikit_learn_does_on_the_pooled_table(t
 def test_a_large_mean_costs_no_digits():
     values = 1e9 + np.array([0.0, 1.0, 2.0, 3.0])
     tables = [Table(f"c{i}", 2, {"a": Column("number", part)}) for i, part in enumerate(np.split(values, 2))]
-    told = [report.uplink for report in survey(TableStatistics(), [(table, np.arange(2)) for table in tables])]
+    told = [report.uplink for report in survey(TableStatistics(), clients_of(tables, [np.arange(2)] * 2))]
     found = merged("t", {"c0": told[0], "c1": told[1]}).numbers["a"]
     assert found.squares == pytest.approx(5.0, rel=1e-12)  # of 0, 1, 2, 3 around 1.5
 
@@ -232,7 +233,7 @@ def test_a_client_tells_counts_sums_and_categories_and_no_row():
         Column("category", mine["ill"].to_numpy(object)),
     )
     work = pickle.loads(pickle.dumps(TableStatistics()))  # as it would be sent
-    (report,) = survey(work, [(table, np.arange(len(mine)))])
+    (report,) = survey(work, clients_of([table], [np.arange(len(mine))]))
     told = report.uplink
     assert told["columns"]["ward"] == {"kind": "category", "counts": mine["ward"].value_counts().sort_index().to_dict()}
     assert told["labels"]["counts"] == mine["ill"].value_counts().sort_index().to_dict()
@@ -246,7 +247,7 @@ def test_a_client_tells_counts_sums_and_categories_and_no_row():
 
 def test_what_is_held_out_does_not_count_but_its_categories_are_known():
     table = Table("c", 3, {"w": Column("category", np.array(["a", "a", "b"], object))})
-    (report,) = survey(TableStatistics(), [(table, np.array([0, 1]))])
+    (report,) = survey(TableStatistics(), clients_of([table], [np.array([0, 1])]))
     assert report.uplink["columns"]["w"]["counts"] == {"a": 2, "b": 0}
 
 
@@ -376,7 +377,7 @@ def test_free_text_is_refused_by_name_and_never_sent():
     ):
         from_frames(frame)
     table = Table("a", rows, {"name": Column("category", frame["name"].to_numpy(object))})
-    (report,) = survey(TableStatistics(), [(table, np.arange(rows))])
+    (report,) = survey(TableStatistics(), clients_of([table], [np.arange(rows)]))
     assert "patient" not in json.dumps(report.uplink)
     assert from_frames(frame, categories=["name"]).source.train.shape == (1 + rows,)
 

@@ -12,10 +12,24 @@ from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.domains import image_folders
 
 
-def from_folder(path: Path | str, *, size: int = 64, test: float = 0.2) -> Federation:
-    """A federation of images <client>/<class>/<image>, scaled to size x size; a share of `test` is held out."""
+def from_folder(
+    path: Path | str,
+    *,
+    size: int = 64,
+    test: float = 0.2,
+    background: str | None = None,
+    levels: tuple[float, ...] | None = None,
+) -> Federation:
+    """A federation of images <client>/<class>/<image>, scaled to size x size; a share of `test` is held out.
+
+    Pictures of 8 bits are taken in colour. Grey ones with more (16 bits, floats, DICOM with the extra `dicom`) keep
+    their depth: the range from the least to the most value of all clients, or the `levels` given, becomes -1 … 1.
+    What is transparent is refused, unless a `background` is given (white, say). Files that are left out are listed in
+    `federation.source.notes`, and logged.
+    """
     path = Path(path).expanduser()
-    return Federation.split(image_folders(path.name, path, size=size, test=test), Natural())
+    source = image_folders(path.name, path, size=size, test=test, background=background, levels=levels)
+    return Federation.split(source, Natural())
 
 
 __all__ = ["from_arrays", "from_dataset", "from_folder", "from_frames", "from_partitioner", "from_table"]

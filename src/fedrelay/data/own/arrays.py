@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedrelay.data.augment import Normalise
-from fedrelay.data.federation import Examples, Federation, Rows, Source, Transform
+from fedrelay.data.federation import Examples, Federation, Rows, Sent, Source, Transform
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
 from fedrelay.data.sources.images import held_out
 from fedrelay.data.sources.tokens import NOTHING
+from fedrelay.data.survey import scaled
 from fedrelay.errors import BadInput, within
 
 Pair = tuple[Any, Any]
@@ -31,41 +32,68 @@ def from_arrays(
     class_names: Sequence[str] = (),
     transform: Transform | None = None,
     channels: str = "last",
+    tokens: bool = False,
+    levels: tuple[float, ...] | Literal["range"] | None = None,
 ) -> Federation:
     """A federation of (inputs, targets) per client, in a dict by name or in a list.
 
-    Inputs are (n, features), images (n, height, width, channels) (with `channels` = "first": as torch has them), or
-    whole numbers, which are tokens. Targets are classes (n), or the next token at every place (n, length), where -100
-    does not count. `test` is a pair of its own, or the share that is held out of every client.
+    Inputs are (n, features) or images (n, height, width, channels) (with `channels` = "first": as torch has them).
+    Images of bytes are scaled to -1 … 1; so are those of 16 bits (`uint16`), from the range that all clients' images
+    have together, or from `levels`; and those of floats, if you give their levels or say "range".
+    With `tokens`, inputs are whole numbers that stand for words; without, whole numbers are features like all others.
+    Targets are classes (n), or the next token at every place (n, length), where -100 does not count.
+    `test` is a pair of its own, or the share that is held out of every client.
     """
+    form = _Form(channels, tokens)
     named = clients if isinstance(clients, Mapping) else {f"client {i}": pair for i, pair in enumerate(clients)}
     if not named:
         raise BadInput(f"{name}: expected at least one client, found none")
-    parts = [_part(str(label), pair, channels) for label, pair in named.items()]
+    parts = [_part(str(label), pair, form) for label, pair in named.items()]
     check_clients(name, [part.name for part in parts], [len(part.y) for part in parts])
     share = float(test) if isinstance(test, int | float) else None
-    tested = [] if isinstance(test, int | float) else [_part("test part", test, channels)]
+    tested = [] if isinstance(test, int | float) else [_part("test part", test, form)]
     check_clients(name, [part.name for part in tested], [len(part.y) for part in tested])
     _check_alike(name, [*parts, *tested])
     count = _classes(name, [*parts, *tested], classes, class_names)
     whole = _joined(parts)
     owners = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
-    kept = np.arange(len(owners))
+    kept, held = np.arange(len(owners)), np.arange(0)
     if share is not None:
         kept, held = _held_out(name, owners, share)
         tested = [_Part("test part", whole.x[held], whole.y[held])]
-    if transform is None and whole.x.dtype == np.uint8:
+    train_x, test_x, sent = whole.x[kept], tested[0].x, Sent()
+    deep = train_x.dtype == np.uint16 or (levels is not None and train_x.dtype == np.float32 and train_x.ndim == 4)
+    if deep:
+        given = None if levels == "range" else levels
+        both = np.concatenate([train_x, test_x]).astype(np.float32)
+        both, _, sent = scaled(name, both, owners[kept], np.arange(len(kept)), given)
+        train_x, test_x = both[: len(kept)], both[len(kept) :]
+    if transform is None and (deep or train_x.dtype == np.uint8):
         transform = Normalise((0.5,), (0.5,))
     source = Source(
         name,
-        train=Examples(torch.from_numpy(whole.x[kept]), torch.from_numpy(whole.y[kept]), transform),
-        test=Examples(torch.from_numpy(tested[0].x), torch.from_numpy(tested[0].y), transform),
+        train=Examples(torch.from_numpy(train_x), torch.from_numpy(whole.y[kept]), transform),
+        test=Examples(torch.from_numpy(test_x), torch.from_numpy(tested[0].y), transform),
         classes=count,
         owners=owners[kept],
         owner_names=tuple(part.name for part in parts),
         class_names=tuple(map(str, class_names)),
+        test_owners=None if share is None else owners[held],
+        prepared=sent,
     )
     return Federation.split(source, Natural())
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How inputs are to be understood."""
+
+    channels: str
+    tokens: bool
+
+    def __post_init__(self) -> None:
+        if self.channels not in ("first", "last"):
+            raise BadInput(f'channels must be "first" or "last", not {self.channels!r}')
 
 
 @dataclass(frozen=True)
@@ -77,14 +105,16 @@ class _Part:
     y: NDArray[np.int64]
 
 
-def _part(name: str, pair: Any, channels: str) -> _Part:
+def _part(name: str, pair: Any, form: _Form) -> _Part:
     try:
         first, second = pair
     except (TypeError, ValueError):
         raise wrong(name, "a pair of inputs and targets", f"a {type(pair).__name__}") from None
-    x, y = _inputs(name, _array(name, first), channels), _targets(name, _array(name, second))
+    x, y = _inputs(name, _array(name, first), form), _targets(name, _array(name, second))
     if len(x) != len(y):
         raise wrong(name, "one target per input", f"{len(x)} inputs and {len(y)} targets")
+    if y.ndim == 2 and not form.tokens:
+        raise wrong(name, "one class per input", f"targets of shape {y.shape}; for next tokens say tokens=True")
     return _Part(name, x, y)
 
 
@@ -97,25 +127,39 @@ def _array(name: str, values: Any) -> NDArray[Any]:
         raise wrong(name, "inputs and targets of one shape", f"others ({error})") from None
 
 
-def _inputs(name: str, x: NDArray[Any], channels: str) -> NDArray[Any]:
-    if channels not in ("first", "last"):
-        raise BadInput(f'channels must be "first" or "last", not {channels!r}')
+def _inputs(name: str, x: NDArray[Any], form: _Form) -> NDArray[Any]:
     if x.dtype.kind not in "fiub" or x.ndim < 2:
         raise wrong(name, "inputs to be numbers of shape (n, …)", f"{x.dtype} of shape {x.shape}")
-    if x.ndim == 3 and x.dtype == np.uint8:
+    if form.tokens:
+        if x.dtype.kind not in "iu":
+            raise wrong(name, "tokens to be whole numbers", f"{x.dtype}")
+        return np.require(x.astype(np.int64), requirements=("C", "W"))
+    if x.ndim == 3 and x.dtype in (np.uint8, np.uint16):
         x = x[..., None]  # grey images
-    elif x.ndim == 4 and channels == "first":
+    elif x.ndim == 4 and form.channels == "first":
         x = x.transpose(0, 2, 3, 1)
     if x.ndim == 4 and x.shape[-1] > 4 >= x.shape[1]:
         hint = 'if the channels come first, say channels="first"'
         raise wrong(name, "images (n, height, width, channels)", f"shape {x.shape}; {hint}")
-    if x.dtype.kind == "f" or x.dtype.kind == "b":
+    if x.ndim != 4 or x.dtype not in (np.uint8, np.uint16):
         with np.errstate(over="ignore"):
             x = x.astype(np.float32)
+        _check_columns(name, x)
         check_numbers(name, x)
-    elif x.dtype != np.uint8 or x.ndim != 4:
-        x = x.astype(np.int64)
     return np.require(x, requirements=("C", "W"))
+
+
+def _check_columns(name: str, x: NDArray[np.float32]) -> None:
+    """Refuse features that are not numbers, with the columns they are in."""
+    if x.ndim != 2:
+        return
+    for what, bad in (("NaN", np.isnan(x)), ("infinite", np.isinf(x))):
+        columns = np.flatnonzero(bad.any(axis=0))
+        if len(columns):
+            named = ", ".join(f"{column} ({int(bad[:, column].sum())})" for column in columns[:10])
+            more = " …" if len(columns) > 10 else ""
+            found = f"{int(bad.sum())} of {x.size} values that are {what}, in column {named}{more}"
+            raise wrong(name, "numbers", f"{found}; from_frames fills gaps in")
 
 
 def _targets(name: str, y: NDArray[Any]) -> NDArray[np.int64]:
@@ -151,7 +195,7 @@ def _classes(name: str, parts: Sequence[_Part], classes: int | None, class_names
     for part in parts:
         outside = int(((part.x < 0) | (part.x >= classes)).sum()) if part.x.dtype == np.int64 else 0
         if outside:
-            raise wrong(part.name, f"tokens from 0 to {classes - 1}", f"{outside} outside; give features as floats")
+            raise wrong(part.name, f"tokens from 0 to {classes - 1}", f"{outside} outside")
     bad = {
         part.name: int((((part.y < 0) | (part.y >= classes)) & ~(sequence & (part.y == NOTHING))).sum())
         for part in parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,15 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Examples, Federation, Sent, Source
+from fedrelay.data.federation import Examples, Federation, Source
 from fedrelay.data.partitions.apportion import grouped
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_some, wrong
 from fedrelay.data.sources.images import held_out
+from fedrelay.data.survey import exchanged, survey
 from fedrelay.data.tables.columns import typed, words
 from fedrelay.data.tables.preparation import Preparation
 from fedrelay.data.tables.reading import SUFFIXES, Raw, read
-from fedrelay.data.tables.statistics import Statistics, TableStatistics, merged, size_of, survey
+from fedrelay.data.tables.statistics import Statistics, TableStatistics, clients_of, merged
 from fedrelay.data.tables.table import Declared, Table, shown
 from fedrelay.errors import BadInput, within
 
@@ -221,16 +223,11 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
         if not len(test):
             raise wrong(name, "some client with two examples, to test on one", "none; give a test part")
     starts = np.cumsum([0, *(table.rows for table in tables)])
-    trained = [
-        (table, train[(train >= first) & (train < first + table.rows)] - first)
-        for table, first in zip(tables, starts, strict=False)
-    ]
-    told = [report.uplink for report in survey(TableStatistics(wanted.declared.categories), trained)]
+    trained = [train[(train >= start) & (train < end)] - start for start, end in pairwise(starts)]
+    work = TableStatistics(wanted.declared.categories)
+    told = [report.uplink for report in survey(work, clients_of(tables, trained))]
     statistics = merged(name, {table.name: tree for table, tree in zip(tables, told, strict=True)})
     preparation = _prepared(wanted, statistics, options)
-    # Every client gets the preparation, so that it can prepare its own rows.
-    down = len(tables) * size_of(preparation.plain())
-    sent = Sent((len(tables), len(tables)), (down, sum(map(size_of, told))))
     x, y = _joined(preparation, tables)
     test_x, test_y = (x[test], y[test]) if len(test) else _test_part(wanted, preparation, statistics, options.test)
     notes = (*clients.notes, *_notes(preparation))
@@ -246,7 +243,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
         class_names=() if _counted(preparation.classes) else preparation.classes,
         test_owners=owners[test] if len(test) else None,
         preparation=preparation,
-        prepared=sent,
+        prepared=exchanged(told, preparation.plain()),  # every client prepares its own rows with it
         notes=notes,
     )
     return Federation.split(source, Natural())

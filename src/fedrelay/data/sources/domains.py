@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Rows, Source
+from fedrelay.data.federation import Rows, Sent, Source
 from fedrelay.data.locate import Layout, find
 from fedrelay.data.sources.cache import Arrays, cached
 from fedrelay.data.sources.checks import check_clients, examples, wrong
-from fedrelay.data.sources.images import SCALE, decode, held_out, images_in, subfolders
+from fedrelay.data.sources.images import DEEP_SCALE, SCALE, decode, held_out, images_in, others_in, subfolders
+from fedrelay.data.sources.pictures import colour_of
+from fedrelay.data.survey import scaled
 from fedrelay.errors import within
+
+LOG = logging.getLogger("fedrelay")
 
 
 def _layouts(domains: str, *folders: str) -> tuple[Layout, ...]:
@@ -71,11 +78,29 @@ def _named(name: str, folder: Path, layouts: tuple[Layout, ...], *, classes: int
     return tree.source(name, size=size, test=test)
 
 
-def image_folders(name: str, folder: Path, *, size: int, test: float) -> Source:
-    """Any <client>/<class>/<image>, by client."""
+def image_folders(
+    name: str,
+    folder: Path,
+    *,
+    size: int,
+    test: float,
+    background: str | None = None,
+    levels: tuple[float, ...] | None = None,
+) -> Source:
+    """Any <client>/<class>/<image>, by client. What is left out is told in the source's notes, and logged."""
     if not folder.is_dir():
         raise wrong(folder, "a folder", "a file" if folder.exists() else "nothing there")
-    return Tree.of(folder, subfolders(folder)).source(name, size=size, test=test)
+    tree = Tree.of(folder, subfolders(folder))
+    source = tree.source(name, size=size, test=test, background=background, levels=levels)
+    left = others_in(folder, tree.files)
+    if left:
+        named = ", ".join(left[:10]) + (" …" if len(left) > 10 else "")
+        note = f"{len(left)} files are left out, because they are no images in <client>/<class>: {named}"
+        source = replace(source, notes=(note, *source.notes))
+        LOG.info("%s: left out: %s", name, ", ".join(left))
+    for note in source.notes:
+        LOG.warning("%s: %s", name, note)
+    return source
 
 
 @dataclass(frozen=True)
@@ -100,6 +125,7 @@ class Tree:
             raise wrong(base, "folders <client>/<class>/<image>", "no folders")
         check_clients(base, list(found), [sum(map(len, kinds.values())) for kinds in found.values()])
         class_names = sorted({kind for kinds in found.values() for kind, images in kinds.items() if images})
+        check_spelling(base, found)
         place = {name: number for number, name in enumerate(class_names)}
         rows = [
             (image, number, place[kind])
@@ -111,31 +137,66 @@ class Tree:
         images = tuple(row[0] for row in rows)
         return cls(base, images, numbers[:, 0], numbers[:, 1], tuple(found), tuple(class_names))
 
-    def pixels(self, size: int) -> NDArray[np.uint8]:
-        """All images scaled to size x size, from a cache when no file has changed."""
+    def pixels(self, size: int, background: str | None) -> tuple[NDArray[Any], tuple[str, ...]]:
+        """All images scaled to size x size, from a cache when no file has changed; and what there is to say of them."""
 
         def build() -> Arrays:
-            return {"x": decode(self.files, size)}
+            x, notes = decode(self.base, self.files, size, background)
+            return {"x": x, "notes": np.array(notes, dtype=str)}
 
-        return cached(self.base, f"images-{size}", self.files, build)["x"]
+        laid = "" if background is None else "-{:02x}{:02x}{:02x}".format(*colour_of(background))
+        found = cached(self.base, f"pictures-{size}{laid}", self.files, build)
+        return found["x"], tuple(map(str, found["notes"]))
 
-    def source(self, name: str, *, size: int, test: float) -> Source:
-        """With a share of every owner's classes held out to test on."""
+    def source(
+        self,
+        name: str,
+        *,
+        size: int,
+        test: float,
+        background: str | None = "white",
+        levels: tuple[float, ...] | None = None,
+    ) -> Source:
+        """With a share of every owner's classes held out to test on.
+
+        What is transparent is laid on the background; without one it is refused. `levels` is the range of deep images
+        (16 bits, floats, DICOM) that becomes 0 … 1; by default that of all clients' images.
+        """
         within("size", size, least=1, most=4096)
         within("test", test, above=0, most=0.9)
         train_rows, test_rows = held_out(self.owners * len(self.class_names) + self.labels, test, name)
         if not len(test_rows):
             raise wrong(self.base, "some class of some client with two images, to test on", "none")
-        x = self.pixels(size)
+        x, notes = self.pixels(size, background)
+        scale, sent = SCALE, Sent()
+        if x.dtype == np.float32:
+            x, levels, sent = scaled(str(self.base), x, self.owners, train_rows, levels)
+            scale, notes = DEEP_SCALE, (*notes, f"images are scaled from {levels[0]:g} … {levels[1]:g} to -1 … 1")
         return Source(
             name,
-            train=examples(x[train_rows], self.labels[train_rows], SCALE),
-            test=examples(x[test_rows], self.labels[test_rows], SCALE),
+            train=examples(x[train_rows], self.labels[train_rows], scale),
+            test=examples(x[test_rows], self.labels[test_rows], scale),
             classes=len(self.class_names),
             owners=self.owners[train_rows],
             owner_names=self.owner_names,
             class_names=self.class_names,
+            test_owners=self.owners[test_rows],
+            prepared=sent,
+            notes=notes,
         )
+
+
+def check_spelling(base: Path, found: Mapping[str, Mapping[str, Sequence[Path]]]) -> None:
+    """Refuse classes that differ only in capital letters or blanks, with a client that has each."""
+    spelt: dict[str, dict[str, str]] = {}
+    for owner, kinds in found.items():
+        for kind, images in kinds.items():
+            if images:
+                spelt.setdefault("".join(kind.split()).casefold(), {}).setdefault(kind, owner)
+    for ways in spelt.values():
+        if len(ways) > 1:
+            named = " and ".join(f"{kind!r} at {owner}" for kind, owner in ways.items())
+            raise wrong(base, "classes to be written alike at every client", named)
 
 
 def _inner(owner: Path) -> Path:

@@ -38,7 +38,7 @@ def tiny_imagenet_of(folder: Path, *, classes: int) -> Source:
     files = [image for image, _ in (*train, *test)]
 
     def build() -> Arrays:
-        return {"x": decode(files, SIZE)}
+        return {"x": decode(base, files, SIZE, "white")[0]}
 
     x = cached(base, "images", files, build)["x"]
     y = np.array([label for _, label in (*train, *test)], dtype=np.int64)

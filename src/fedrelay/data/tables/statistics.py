@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,9 +16,6 @@ from fedrelay.data.sources.checks import wrong
 from fedrelay.data.tables.table import Column, Kind, Table, shown
 from fedrelay.errors import BadInput
 from fedrelay.types import Baton, Report, Result, Tree, Visit, Work
-
-if TYPE_CHECKING:
-    from fedrelay.tasks import Task, Workspaces
 
 MOST_CATEGORIES = 100
 LONGEST_CATEGORY = 80
@@ -99,22 +95,11 @@ def labels(client: str, column: Column, rows: NDArray[np.int64]) -> dict[str, An
     return {"kind": "number", "counts": counted(numbers, rows)}
 
 
-def survey(work: Work, clients: Sequence[tuple[Table, NDArray[np.int64]]]) -> Iterator[Report]:
-    """Run a Work once on every client's table, in this process. The second of each pair says which rows are trained on.
-
-    This is before there is a model (how many inputs it has is what is found out here), so visits have no task.
-    """
+def clients_of(tables: Sequence[Table], rows: Sequence[NDArray[np.int64]]) -> Iterator[ClientData]:
+    """Clients that have nothing but a table, and are going to train on these rows of it."""
     nothing = Examples(torch.empty(0), torch.empty(0, dtype=torch.int64))
-    for number, (table, rows) in enumerate(clients):
-        client = ClientData(number, nothing, torch.from_numpy(rows), table)
-        nobody = cast("Task", None), cast("Workspaces", None)
-        visit = Visit(client, nobody[0], {}, {}, round=0, hop=0, seed=0, workspaces=nobody[1])
-        yield work(Baton(torch.empty(0)), visit)[2]
-
-
-def size_of(tree: Tree) -> int:
-    """The bytes that it takes to send plain data."""
-    return len(json.dumps(tree, ensure_ascii=False).encode())
+    for number, (table, mine) in enumerate(zip(tables, rows, strict=True)):
+        yield ClientData(number, nothing, torch.from_numpy(mine), table)
 
 
 @dataclass(frozen=True)
