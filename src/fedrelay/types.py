@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from fedrelay.data.federation import ClientData
+    from fedrelay.data.federation import ClientData, Sent
     from fedrelay.plans.sampling import Sampler
     from fedrelay.runs.log import RoundLog
     from fedrelay.tasks import Predictor, Task, Workspaces
@@ -329,6 +329,8 @@ class Engine(ABC):
     sizes: Sequence[int]
     """The number of examples of every client."""
     seed: int
+    prepared: Sent | None = None
+    """What clients sent so that their data could be prepared, before there was a model; None: nothing."""
 
     @abstractmethod
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:

@@ -87,6 +87,7 @@ class Auto(Engine):
     def __init__(self, federation: Federation, task: Task, seed: int = 0, *, memory_limit: float | None = None) -> None:
         self.federation, self.task, self.seed = federation, task, seed
         self.sizes: Sequence[int] = federation.sizes
+        self.prepared = federation.source.prepared
         self._explanation = ""
         self._limit = memory_limit
         self._chosen: Mapping[str, Any] | None = None

@@ -34,6 +34,7 @@ class Inline(Engine):
         within("threads", threads, least=1, most=MOST_THREADS)
         self.federation, self.task, self.seed, self.threads = federation, task, seed, threads
         self.sizes: Sequence[int] = federation.sizes
+        self.prepared = federation.source.prepared
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
 

@@ -41,6 +41,7 @@ class Stacked(Engine):
             within("rows", rows, least=2)
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
         self.sizes: Sequence[int] = federation.sizes
+        self.prepared = federation.source.prepared
         self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)

@@ -8,6 +8,7 @@ from operator import add
 
 import torch
 
+from fedrelay.data.federation import Sent
 from fedrelay.runs import measures
 from fedrelay.runs.log import RoundLog
 from fedrelay.tasks import Task
@@ -73,6 +74,13 @@ def describing(outcome: Outcome, work: Work, model: Vector) -> Traffic:
     down, up = int(work.reads_model), len(outcome.reports)
     sizes = (down * size_of(model), sum(size_of(report.uplink) for report in outcome.reports), 0)
     return Traffic((down, up, 0), sizes, describing=(down + up, sum(sizes)))
+
+
+def preparing(sent: Sent | None) -> Traffic:
+    """What it took to prepare the data by federated statistics: it describes clients too."""
+    if sent is None:
+        return Traffic()
+    return Traffic((*sent.messages, 0), (*sent.bytes, 0), describing=(sum(sent.messages), sum(sent.bytes)))
 
 
 def vectors_in(tree: object, model: Vector) -> int:

@@ -53,7 +53,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         clock=survey.seconds,
         trainable=engine.task.layout.trainable,
         examples=sum(engine.sizes),
-        described=astuple(survey.traffic),
+        described=astuple(costs.preparing(engine.prepared) + survey.traffic),
     )
 
 

@@ -287,6 +287,18 @@ def test_the_traffic_of_the_statistics_is_counted(tmp_path):
     assert 8 * 200 < sent.bytes[1] < 8 * 600
 
 
+def test_a_run_counts_the_statistics_as_describing_in_its_first_round():
+    federation = from_frames(hospitals(), client="hospital", label="ill")
+    engine = Inline(federation, fr.Task.of(fr.models.Logistic(), federation))
+    first, second = (state.log for state in fr.train(fr.method(fraction=1.0), engine, rounds=2))
+    sent = federation.source.prepared
+    assert first["describing"] == {"messages": 16, "bytes": sum(sent.bytes)}
+    assert second["describing"] == {"messages": 0, "bytes": 0}
+    assert first["bytes"]["client_to_server"] - second["bytes"]["client_to_server"] == sent.bytes[1]
+    assert first["bytes"]["server_to_client"] - second["bytes"]["server_to_client"] == sent.bytes[0]
+    assert first["messages"]["client_to_server"] - second["messages"]["client_to_server"] == 8
+
+
 def test_numbers_can_be_left_as_they_are():
     frame = pd.DataFrame({"client": ["a", "a", "b"], "x": [1.0, None, 4.0], "label": [0, 1, 0]})
     federation = from_frames(frame, test=frame, standardise=False)
@@ -421,13 +433,13 @@ def test_a_folder_with_a_table_for_every_client_is_a_federation(tmp_path):
 
 
 def test_a_hospital_table_is_learned_as_well_as_by_scikit_learn_on_the_pooled_table(tmp_path):
-    train, test = hospitals(1600), hospitals(1000, seed=1)
+    train, test = hospitals(1600), hospitals(5000, seed=1)
     path = as_a_hospital_writes(train, tmp_path / "train.csv")
     federation = from_table(
         path, client="hospital", label="ill", test=as_a_hospital_writes(test, tmp_path / "test.csv")
     )
     task = fr.Task.of(fr.models.Logistic(), federation)
-    algorithm = fr.method(local=fr.Sgd(lr=0.1, batch=32), fraction=1.0)
+    algorithm = fr.method(local=fr.Sgd(lr=0.5, batch=32), fraction=1.0)  # 0.1 is not there yet
     *_, state = fr.train(algorithm, Inline(federation, task), rounds=40)
     ours = fr.evaluate(fr.deployed(state), federation.test, Workspaces(task))["accuracy"]
     prepared = pooled_by_scikit_learn(train)
@@ -435,7 +447,7 @@ def test_a_hospital_table_is_learned_as_well_as_by_scikit_learn_on_the_pooled_ta
     theirs = pooled.score(prepared.transform(numbered(test)), test["ill"])
     assert theirs > 0.85  # there is something to learn: the larger class is well below
     assert max((test["ill"] == kind).mean() for kind in ("yes", "no")) < 0.65
-    assert ours >= theirs - 0.01
+    assert abs(ours - theirs) <= 0.01, f"{ours:.3f} against {theirs:.3f}"
 
 
 def test_a_column_of_different_dates_and_numbers_in_a_frame_keeps_its_types():

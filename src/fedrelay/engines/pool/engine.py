@@ -37,6 +37,7 @@ class Pool(Engine):
         self.federation, self.task, self.seed = federation, task, seed
         self.workers = workers or cores()
         self.sizes: Sequence[int] = federation.sizes
+        self.prepared = federation.source.prepared
         self._asked = workers
         self._memory = Memory(memory_limit)
         self._pool = LazyPool(Simulation(federation, task, seed))
