@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fedrelay as fr
+from fedrelay.config.federation import federate
 from fedrelay.data.own import from_frames, from_table
 from fedrelay.data.survey import survey
 from fedrelay.data.tables.columns import typed
@@ -310,7 +312,7 @@ def test_numbers_can_be_left_as_they_are():
 
 def test_rows_without_a_label_are_left_out_and_counted_and_are_no_class(tmp_path, caplog):
     path = written(tmp_path / "t.csv", "client,a,label\nx,1,yes\nx,2,\nx,3,no\ny,4,NA\ny,5,yes\ny,6,no\n")
-    federation = from_table(path, test=path)
+    federation = from_table(path, test=written(tmp_path / "test.csv", "a,label\n1,yes\n2,no\n"))
     assert federation.source.class_names == ("no", "yes")
     assert federation.sizes == (2, 2)
     assert federation.source.notes == ("2 rows without a label are left out (x 1, y 1)",)
@@ -454,3 +456,61 @@ def test_a_column_of_different_dates_and_numbers_in_a_frame_keeps_its_types():
     frame = pd.DataFrame({"client": ["a", "b"] * 2, "code": ["1", "2", "1", "2"], "label": [0, 1, 0, 1]})
     assert from_frames(frame, test=frame).source.preparation.inputs == ("code = 1", "code = 2")
     assert from_frames(frame, test=frame, numbers=["code"]).source.preparation.inputs == ("code",)
+
+
+def test_a_table_is_configured_in_toml_and_repeated_from_what_was_resolved(tmp_path):
+    frame = hospitals().assign(ward=lambda rows: rows["ward"].map({"heart": 1, "lung": 2, "skin": 3}))
+    path = as_a_hospital_writes(frame, tmp_path / "t.csv")
+    values = {"name": "table", "path": str(path), "client": "hospital", "label": "ill", "categories": ["ward"]}
+    federation, resolved = federate(values, seed=0)
+    assert federation.source.preparation.inputs[-3:] == ("ward = 1", "ward = 2", "ward = 3")
+    again, _ = federate(resolved, seed=0)
+    assert again.source.preparation == federation.source.preparation
+
+
+def test_without_pyarrow_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadInput, match=r'reading tables needs pyarrow: pip install "fedrelay\[table\]"'):
+        from_table(written(tmp_path / "t.csv", "client,a,label\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected"),
+        ("client,a,label\n", "at least one example, found none"),
+        ("client,a,label\nx,1\n", "a whole table, found a damaged one"),
+    ],
+)
+def test_a_file_without_rows_is_refused(tmp_path, text, message):
+    with pytest.raises(BadInput, match=message):
+        from_table(written(tmp_path / "t.csv", text))
+
+
+def test_what_excel_writes_first_names_the_delimiter(tmp_path):
+    raw = read(written(tmp_path / "t.csv", "sep=;\nclient;a\nx;1,5\n"))
+    assert raw.names == ["client", "a"]
+    assert raw.comma
+
+
+def test_labels_are_never_inputs():
+    with pytest.raises(BadInput, match="`features` without the columns of labels and clients, found 'label'"):
+        from_frames({"north": GOOD}, features=["a", "label"])
+
+
+def test_rows_of_the_test_table_without_a_label_are_told():
+    federation = from_frames({"north": GOOD}, test=GOOD.assign(label=["yes", None, "no"]))
+    assert len(federation.test) == 2
+    assert federation.source.notes == ("test part: 1 rows without a label are left out (test part 1)",)
+
+
+def test_categories_that_are_many_only_over_all_clients_are_refused():
+    clients = {
+        f"c{i}": pd.DataFrame({"a": range(60), "w": [f"{i} {j}" for j in range(15)] * 4, "label": [0, 1] * 30})
+        for i in range(8)
+    }
+    with pytest.raises(
+        BadInput, match="column 'w' has 120 categories over all clients, each of which would be an input"
+    ):
+        from_frames(clients)
+    assert from_frames(clients, categories=["w"]).source.train.shape == (121,)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -118,8 +118,7 @@ class _Options:
             within("test", self.test, above=0, most=0.9)
 
 
-@dataclass(frozen=True)
-class _Clients:
+class _Clients(NamedTuple):
     """Every client's table, with labels in every row, and what there is to say of the reading."""
 
     tables: tuple[Table, ...]
@@ -140,6 +139,8 @@ class _Wanted:
         """The columns of a table that was read, typed."""
         others = [name for name in raw.names if name not in special]
         features = others if self.features is None else list(self.features)
+        if given := [name for name in special if name in features]:
+            raise wrong(raw.name, "`features` without the columns of labels and clients", shown(given))
         missing = [name for name in (*special, *features, *self.declared.names) if name not in raw.names]
         if missing:
             found = f"{len(missing)} missing; there is: {', '.join(raw.names)}"
@@ -216,6 +217,7 @@ def _labelled(name: str, tables: Sequence[Table], notes: tuple[str, ...]) -> _Cl
 def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federation:
     """Hold a test part out, let clients tell their statistics, and prepare everything with what came of them."""
     tables, name = clients.tables, wanted.name
+    names = tuple(table.name for table in tables)
     owners = np.repeat(np.arange(len(tables)), [table.rows for table in tables])
     train, test = np.arange(len(owners)), np.arange(0)
     if isinstance(options.test, int | float):
@@ -226,11 +228,14 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
     trained = [train[(train >= start) & (train < end)] - start for start, end in pairwise(starts)]
     work = TableStatistics(wanted.declared.categories)
     told = [report.uplink for report in survey(work, clients_of(tables, trained))]
-    statistics = merged(name, {table.name: tree for table, tree in zip(tables, told, strict=True)})
+    statistics = merged(name, dict(zip(names, told, strict=True)), wanted.declared.categories)
     preparation = _prepared(wanted, statistics, options)
     x, y = _joined(preparation, tables)
-    test_x, test_y = (x[test], y[test]) if len(test) else _test_part(wanted, preparation, statistics, options.test)
     notes = (*clients.notes, *_notes(preparation))
+    test_x, test_y = x[test], y[test]
+    if not len(test):
+        table, more = _test_part(wanted, preparation, statistics, options.test)
+        (test_x, test_y), notes = _joined(preparation, [table]), (*notes, *more)
     for note in notes:
         LOG.warning("%s: %s", name, note)
     source = Source(
@@ -239,7 +244,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
         test=Examples(torch.from_numpy(test_x), torch.from_numpy(test_y)),
         classes=len(preparation.classes),
         owners=owners[train],
-        owner_names=tuple(table.name for table in tables),
+        owner_names=names,
         class_names=() if _counted(preparation.classes) else preparation.classes,
         test_owners=owners[test] if len(test) else None,
         preparation=preparation,
@@ -290,8 +295,8 @@ def _joined(preparation: Preparation, tables: Sequence[Table]) -> tuple[NDArray[
 
 def _test_part(
     wanted: _Wanted, preparation: Preparation, statistics: Statistics, test: Any
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """A table of its own, read with the kinds that the clients' columns have."""
+) -> tuple[Table, Iterable[str]]:
+    """A table of its own, read with the kinds that the clients' columns have, and what there is to say of it."""
     kinds = preparation.declared
     numbers, categories = kinds.numbers, kinds.categories
     if statistics.label_kind == "category":
@@ -301,9 +306,8 @@ def _test_part(
     declared = Declared(numbers, categories, kinds.dates, kinds.day_first)
     raw = read(test, None if isinstance(test, str | Path) else "test part")
     inner = _Wanted(raw.name, wanted.client, wanted.label, preparation.columns, declared)
-    (table,) = _labelled(raw.name, [inner.table(raw, [wanted.label])], ()).tables
-    assert table.labels is not None
-    return preparation(table), preparation.codes(table, table.labels)
+    (table,), notes = _labelled(raw.name, [inner.table(raw, [wanted.label])], raw.notes)
+    return table, (f"test part: {note}" for note in notes)
 
 
 def _notes(preparation: Preparation) -> Iterable[str]:

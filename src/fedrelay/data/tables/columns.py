@@ -26,6 +26,7 @@ NUMBER = r"[+-]?(?:(?:0|[1-9]\d*)(?:{0}\d*)?|{0}\d+)(?:[eE][+-]?\d+)?"
 POINT, COMMA = re.compile(NUMBER.format(r"\.")), re.compile(NUMBER.format(","))
 CODE = re.compile(r"\d+")
 """Digits with zeros in front (postal codes) are no numbers."""
+WHOLE = re.compile(r"([+-]?\d+)(?:[.,]0+)?")
 POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+|[+-]?\d{1,3}")
 COMMA_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+|[+-]?\d{1,3}")
 """What may be a decimal part and may be thousands."""
@@ -115,7 +116,7 @@ class _Typing:
 
     def column(self, wanted: Kind | None) -> Column:
         if wanted == "category":
-            return Column("category", self.cells)
+            return Column("category", self._whole())
         if not self.known:
             return empty(wanted or "number", len(self.cells))
         if wanted == "number" or (wanted is None and self.delimiter is not None and self._all(self._is_number)):
@@ -126,6 +127,14 @@ class _Typing:
         if self.delimiter is not None and not all(CODE.fullmatch(cell) for cell in self.known):
             self._refuse_mixed()
         return Column("category", self.cells)
+
+    def _whole(self) -> Cells:
+        """The cells, but 1 for 1.0 in a column of whole numbers: so are they written where there are gaps."""
+        matches = {cell: WHOLE.fullmatch(cell) for cell in self.known}
+        if not all(matches.values()):
+            return self.cells
+        short = {cell: match[1] for cell, match in matches.items() if match}
+        return np.array([None if cell is None else short[cell] for cell in self.cells], dtype=object)
 
     def _all(self, test: Callable[[str], bool]) -> bool:
         return bool(self.hard) and all(map(test, self.hard))

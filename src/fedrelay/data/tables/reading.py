@@ -83,7 +83,9 @@ def _file(path: Path, name: str) -> Raw:
         if path.suffix.lower() in (".parquet", ".pq"):
             return Raw(name, parquet.read_table(path))
         text, notes = _text(path)
-        delimiter = delimiter_of(text)
+        text = text.lstrip("\r\n")
+        told = re.match(r"sep=(.)\r?\n", text)  # as Excel has it
+        delimiter, text = (told[1], text[told.end() :]) if told else (delimiter_of(text), text)
         names = next(csv.reader(text.splitlines()[:1], delimiter=delimiter), [])
         texts = arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, arrow.string()),

@@ -133,9 +133,9 @@ class Statistics:
     label_counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def merged(where: str, told: Mapping[str, Tree]) -> Statistics:
+def merged(where: str, told: Mapping[str, Tree], declared: Sequence[str] = ()) -> Statistics:
     """The statistics of the pooled table, from those of every client by its name; clients that do not fit together are
-    refused by name."""
+    refused by name, and so are categories that are few at every client but many in all, unless they are declared."""
     columns = list(next(iter(told.values()))["columns"])
     numbers: dict[str, Numbers] = {}
     categories: dict[str, dict[str, int]] = {}
@@ -143,7 +143,13 @@ def merged(where: str, told: Mapping[str, Tree]) -> Statistics:
         each = {client: tree["columns"][name] for client, tree in told.items()}
         kind = agreed(where, name, each)
         if kind == "category":
-            categories[name] = summed(part["counts"] for part in each.values() if part["kind"] == "category")
+            found = summed(part["counts"] for part in each.values() if part["kind"] == "category")
+            if len(found) > MOST_CATEGORIES and name not in declared:
+                raise BadInput(
+                    f"{where}: column {name!r} has {len(found)} categories over all clients, each of which would be an "
+                    f"input: leave it out of `features`, or say categories = [{name!r}] if that is meant"
+                )
+            categories[name] = found
         else:
             numbers[name] = pooled(kind, [part for part in each.values() if part["kind"] == kind])
     labelled, counts = merged_labels(where, {client: tree["labels"] for client, tree in told.items() if tree["labels"]})
