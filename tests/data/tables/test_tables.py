@@ -294,11 +294,11 @@ def test_a_run_counts_the_statistics_as_describing_in_its_first_round():
     engine = Inline(federation, fr.Task.of(fr.models.Logistic(), federation))
     first, second = (state.log for state in fr.train(fr.method(fraction=1.0), engine, rounds=2))
     sent = federation.source.prepared
-    assert first["describing"] == {"messages": 16, "bytes": sum(sent.bytes)}
-    assert second["describing"] == {"messages": 0, "bytes": 0}
-    assert first["bytes"]["client_to_server"] - second["bytes"]["client_to_server"] == sent.bytes[1]
-    assert first["bytes"]["server_to_client"] - second["bytes"]["server_to_client"] == sent.bytes[0]
-    assert first["messages"]["client_to_server"] - second["messages"]["client_to_server"] == 8
+    assert first.describing == {"messages": 16, "bytes": sum(sent.bytes)}
+    assert second.describing == {"messages": 0, "bytes": 0}
+    assert first.bytes["client_to_server"] - second.bytes["client_to_server"] == sent.bytes[1]
+    assert first.bytes["server_to_client"] - second.bytes["server_to_client"] == sent.bytes[0]
+    assert first.messages["client_to_server"] - second.messages["client_to_server"] == 8
 
 
 def test_numbers_can_be_left_as_they_are():
