@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,6 +52,11 @@ class Examples:
         """Of one input, as the network sees it."""
         shape = tuple(self.x.shape[1:])
         return (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
+
+    @property
+    def form(self) -> str:
+        """What one input is, in words."""
+        return f"{self.shape} of {str(self.x.dtype).removeprefix('torch.')}"
 
     def take(
         self, rows: torch.Tensor | slice, rng: np.random.Generator | None = None
@@ -140,7 +146,7 @@ class ClientData:
         return self.examples.take(self.rows.index_select(0, positions), rng)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Federation:
     """All clients over one data set: client i owns `order[starts[i]:starts[i + 1]]`."""
 
@@ -174,6 +180,35 @@ class Federation:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def __repr__(self) -> str:
+        source, sizes = self.source, sorted(self.sizes)
+        test = len(self.test) if self.test_order is None else len(self.test_order)
+        named = ", ".join(source.class_names[:8]) + (", …" if len(source.class_names) > 8 else "")
+        names = ", ".join(self.names[:6]) + (", …" if len(self) > 6 else "")
+        return (
+            f"Federation of {source.name}: {len(self)} clients, {sum(sizes)} examples to train on, {test} to test on\n"
+            f"  inputs   {source.train.form}\n"
+            f"  classes  {source.classes}{': ' if named else ''}{named}\n"
+            f"  sizes    {sizes[0]} to {sizes[-1]}, the median {np.median(sizes):.10g}\n"
+            f"  clients  {names}"
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What every client is called: as the owner of all its examples, where that is known; each name only once."""
+        source, owners = self.source, self.source.owners
+        names = [f"client {number}" for number in range(len(self))]
+        if owners is None or not source.owner_names:
+            return tuple(names)
+        mine = owners[self.order.numpy()]
+        starts = self.starts.numpy()[:-1]
+        first, last = np.minimum.reduceat(mine, starts), np.maximum.reduceat(mine, starts)
+        known = {number: source.owner_names[first[number]] for number in np.flatnonzero(first == last)}
+        often = Counter(known.values())
+        for number, name in known.items():
+            names[number] = name if often[name] == 1 else f"{name} ({number})"
+        return tuple(names)
 
     def client(self, index: int) -> ClientData:
         if not 0 <= index < len(self):
