@@ -91,7 +91,7 @@ def run_show(options: argparse.Namespace) -> int:
     else:
         OUT.print(rendered(federation))
     picture = options.picture or (None if options.json else Path("split.png"))
-    if federation.source.train.y.ndim > 1:
+    if not federation.source.train.classified:
         picture = None  # the next token at every place: there is no label to mix
     if picture:
         heatmap(federation, picture)

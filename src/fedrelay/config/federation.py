@@ -78,7 +78,7 @@ def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Sour
     augment = schema.convert(options.get("augment", False), bool, "[data].augment")
     exemplars = schema.convert(options.get("exemplars", 0), int, "[data].exemplars")
     if augment:
-        source = replace(source, train=replace(source.train, transform=augmented(source)))
+        source = replace(source, train=source.train.with_transform(augmented(source)))
     if exemplars:
         try:
             rest, public = hold_out(source, exemplars, seeds.rng(seed, "exemplars"))

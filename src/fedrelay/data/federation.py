@@ -1,11 +1,11 @@
-"""Examples once in memory; clients are index views into them."""
+"""Examples once for all; clients are index views into them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,6 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from fedrelay import seeds
+from fedrelay.data.examples import Examples as Examples
+from fedrelay.data.examples import Store as Store
+from fedrelay.data.examples import Transform as Transform
+from fedrelay.data.nests import Nest
 from fedrelay.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,73 +25,6 @@ if TYPE_CHECKING:
     from fedrelay.data.tables.table import Table
 
 Rows = NDArray[np.int64]
-
-
-class Transform(Protocol):
-    """Turns stored rows into what a network takes; `rng` is None outside training (no augmentation then).
-
-    One that never draws may say so with `draws = False`: its rows can then be taken in any company.
-    """
-
-    def __call__(self, x: torch.Tensor, rng: np.random.Generator | None, /) -> torch.Tensor: ...
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Inputs and targets. Images are stored as (n, height, width, channels) and taken as channels-last (n, c, h, w)."""
-
-    x: torch.Tensor
-    y: torch.Tensor
-    transform: Transform | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise BadInput(f"{len(self.x)} inputs but {len(self.y)} targets: there must be one target per input")
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one input, as the network sees it."""
-        shape = tuple(self.x.shape[1:])
-        return (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
-
-    @property
-    def form(self) -> str:
-        """What one input is, in words."""
-        return f"{self.shape} of {str(self.x.dtype).removeprefix('torch.')}"
-
-    def take(
-        self, rows: torch.Tensor | slice, rng: np.random.Generator | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch of these rows, ready for the network."""
-        if isinstance(rows, slice):
-            x, y = self.x[rows], self.y[rows]
-        else:  # several times quicker than indexing
-            x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
-        if self.transform is not None:
-            x = self.transform(x, rng)
-        if x.ndim == 4:
-            x = x.permute(0, 3, 1, 2)
-        return x, y
-
-    @property
-    def draws(self) -> bool:
-        """Whether taking the same rows twice may give two things, because they are augmented."""
-        return self.transform is not None and getattr(self.transform, "draws", True)
-
-    def batches(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All examples in order, in batches of at most `size`, without augmentation."""
-        for start in range(0, len(self), size):
-            yield self.take(slice(start, start + size))
-
-    @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        """One class per example, as NumPy (partitions and pictures use it)."""
-        if self.y.ndim != 1:
-            raise BadInput(f"these examples have targets of shape {tuple(self.y.shape[1:])}, not one class each")
-        return self.y.numpy().astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -103,13 +40,13 @@ class Source:
     """A data set before it is split. `owners` says, where it is known, who made each training example (0, 1, 2, …)."""
 
     name: str
-    train: Examples
-    test: Examples
+    train: Store
+    test: Store
     classes: int
     owners: Rows | None = None
     owner_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
-    public: Examples | None = None
+    public: Store | None = None
     """Exemplars held out of the test set, which the server may use to get to know clients (never to train)."""
     test_owners: Rows | None = None
     """Where it is known, who made each test example."""
@@ -132,7 +69,7 @@ class ClientData:
     """One client's view: `rows` of examples that everybody shares."""
 
     id: int
-    examples: Examples
+    examples: Store
     rows: torch.Tensor
     table: Table | None = None
     """Before the data is prepared: the client's own table, of which `rows` are trained on."""
@@ -141,7 +78,7 @@ class ClientData:
     def size(self) -> int:
         return len(self.rows)
 
-    def take(self, positions: torch.Tensor, rng: np.random.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def take(self, positions: torch.Tensor, rng: np.random.Generator | None) -> tuple[Nest, Nest]:
         """The batch at these positions of the client's own examples."""
         return self.examples.take(self.rows.index_select(0, positions), rng)
 
@@ -226,11 +163,9 @@ class Federation:
         return ClientData(index, self.source.test, self.test_order[first:last])
 
     @property
-    def evaluated(self) -> Examples:
+    def evaluated(self) -> Store:
         """What the model is tested on: all test parts of clients that have them, otherwise the whole test set."""
-        if self.test_order is None:
-            return self.test
-        return replace(self.test, x=self.test.x[self.test_order], y=self.test.y[self.test_order])
+        return self.test if self.test_order is None else self.test.picked(self.test_order)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -247,7 +182,7 @@ class Federation:
         return tuple(torch.diff(self.starts).tolist())
 
     @property
-    def test(self) -> Examples:
+    def test(self) -> Store:
         return self.source.test
 
     def label_counts(self) -> NDArray[np.int64]:
@@ -260,7 +195,7 @@ class Federation:
 
     def classes_of_clients(self) -> NDArray[np.bool_] | None:
         """Which client has examples of which class: (clients, classes); None where examples have no one class."""
-        return self.label_counts() > 0 if self.source.train.y.ndim == 1 and self.source.classes > 1 else None
+        return self.label_counts() > 0 if self.source.train.classified and self.source.classes > 1 else None
 
     def pooled(self) -> Federation:
         """The same examples as one client: the centralised reference."""

@@ -57,7 +57,7 @@ def describe(federation: Federation) -> Description:
         "repeated": len(federation.order) - distinct,
         "sizes": spread(sizes),
         "gini": gini(sizes),
-        "mix": mix_figures(federation.label_counts()) if train.y.ndim == 1 else None,
+        "mix": mix_figures(federation.label_counts()) if train.classified else None,
         "fingerprint": federation.fingerprint,
         "notes": list(federation.source.notes),
     }

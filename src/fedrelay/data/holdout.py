@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from fedrelay import seeds
-from fedrelay.data.federation import Examples, Federation, Rows, Source
+from fedrelay.data.examples import Store
+from fedrelay.data.federation import Federation, Rows, Source
 from fedrelay.data.heterogeneity import label_mixes
 from fedrelay.data.partitions.apportion import cut
 from fedrelay.errors import BadInput, within
@@ -17,7 +18,7 @@ from fedrelay.errors import BadInput, within
 
 def hold_out(
     source: Source, per_class: int, rng: np.random.Generator, *, allow_fewer: bool = False
-) -> tuple[Source, Examples]:
+) -> tuple[Source, Store]:
     """The source without `per_class` test examples of every class, and these: public exemplars (FedSeq 2022, Sec. IV).
 
     `allow_fewer` takes half of a class that has too few (rare characters), instead of refusing.
@@ -42,10 +43,9 @@ def hold_out(
     return rest, picked(source.test, np.flatnonzero(chosen))
 
 
-def picked(examples: Examples, rows: Rows) -> Examples:
-    """Only these rows, in this order, as examples of their own (a copy)."""
-    index = torch.from_numpy(rows)
-    return replace(examples, x=examples.x[index], y=examples.y[index])
+def picked(examples: Store, rows: Rows) -> Store:
+    """Only these rows, in this order, as examples of their own."""
+    return examples.picked(torch.from_numpy(rows))
 
 
 def matched_tests(federation: Federation, share: float = 0.2, *, seed: int = 0, repeat: bool = False) -> Federation:

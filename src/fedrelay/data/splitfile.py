@@ -13,6 +13,7 @@ import torch
 
 from fedrelay import files
 from fedrelay.data.federation import Federation, Source
+from fedrelay.data.nests import leaves
 from fedrelay.errors import BadInput
 
 FORMAT = 1
@@ -66,5 +67,6 @@ def targets_hash(source: Source) -> str:
     """A hash of all targets, which tells one data set (and one order of it) from another."""
     digest = hashlib.sha256()
     for examples in (source.train, source.test):
-        digest.update(np.ascontiguousarray(examples.y.numpy()).tobytes())
+        for targets in leaves(examples.y):
+            digest.update(np.ascontiguousarray(targets.numpy()).tobytes())
     return digest.hexdigest()

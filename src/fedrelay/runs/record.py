@@ -17,7 +17,7 @@ import tomli_w
 from numpy.typing import NDArray
 
 from fedrelay import files, vectors
-from fedrelay.data.federation import Examples
+from fedrelay.data.examples import Store
 from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
 from fedrelay.runs.costs import estimates
@@ -47,7 +47,7 @@ class Recorder:
     folder: Path | str
     algorithm: Algorithm
     engine: Engine
-    test: Examples
+    test: Store
     rounds: int
     name: str = "run"
     evaluate: Evaluate = Evaluate()

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from fedrelay.data.federation import Examples
+from fedrelay.data.examples import Store
 from fedrelay.errors import BadInput
 from fedrelay.tasks.losses import CrossEntropy
 from fedrelay.tasks.workspaces import Workspaces
@@ -111,7 +111,7 @@ class PerClient(Predictor):
 
 @torch.no_grad()
 def evaluate(
-    predictor: Predictor | Vector, examples: Examples, workspaces: Workspaces, batch: int = EVALUATION_BATCH
+    predictor: Predictor | Vector, examples: Store, workspaces: Workspaces, batch: int = EVALUATION_BATCH
 ) -> dict[str, float]:
     """The mean loss and the task's metrics on these examples."""
     predictor = OneModel(predictor) if isinstance(predictor, torch.Tensor) else predictor

@@ -10,10 +10,13 @@ import torch
 from torch import nn
 
 from fedrelay import seeds
-from fedrelay.data.federation import Examples, Federation
+from fedrelay.data.examples import Store, nested
+from fedrelay.data.federation import Federation
+from fedrelay.data.nests import Shape, form
 from fedrelay.errors import BadInput
 from fedrelay.kernels.layers import written_out
 from fedrelay.models import Model
+from fedrelay.models.inputs import spread
 from fedrelay.tasks.losses import LOSSES, CrossEntropy, Loss
 from fedrelay.types import Vector
 from fedrelay.vectors import Layout
@@ -24,9 +27,9 @@ class Task:
     """Model, input shape and number of classes; the loss is the model's own."""
 
     model: Model
-    shape: tuple[int, ...]
+    shape: Shape
     classes: int
-    public: Examples | None = field(default=None, compare=False, repr=False)
+    public: Store | None = field(default=None, compare=False, repr=False)
     """Exemplars that everybody may look at (never train on), where the data has some."""
 
     @classmethod
@@ -42,8 +45,7 @@ class Task:
             raise
         except Exception as error:
             raise BadInput(
-                f"model {model} does not take the inputs of {source.name!r}, "
-                f"{tuple(x.shape)} {x.dtype} with targets {tuple(y.shape)}: {error}"
+                f"model {model} does not take the inputs of {source.name!r}, {form(x)} with targets {form(y)}: {error}"
             ) from error
         return task
 
@@ -61,7 +63,7 @@ class Task:
     def network(self) -> nn.Module:
         """A network of this task, the same one every time."""
         with seeds.torch_seed(0, "layout"):
-            return self.model(self.shape, self.classes)
+            return spread(self.model(self.shape, self.classes), self.shape)
 
     @cached_property
     def layout(self) -> Layout:
@@ -71,6 +73,8 @@ class Task:
     @cached_property
     def stacks(self) -> bool:
         """Whether several models of this kind can be trained at once."""
+        if nested(self.shape):
+            return False
         two = torch.empty(2, self.layout.trainable, device="meta")
         return isinstance(self.loss, CrossEntropy) and written_out(self.network(), self.layout, two, two) is not None
 

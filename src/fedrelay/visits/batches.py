@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,10 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import ClientData, Examples
+from fedrelay.data.examples import Store
+from fedrelay.data.federation import ClientData
+from fedrelay.data.nests import Nest, rows_in, split
 from fedrelay.tasks import PADDING
 
-Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | int]
+Batch: TypeAlias = tuple[Nest, Nest, torch.Tensor | int]
 """Inputs, targets, and how many examples they are (for several visits: of each)."""
 
 
@@ -43,7 +44,7 @@ def alone(row: Row) -> Iterator[Iterator[Batch]]:
     """The batches of one visit, pass by pass."""
     client, batch = row.client, row.batch
     draw = row.draw if client.examples.draws else None
-    several = 1 if draw else max(CHUNK // (math.prod(client.examples.shape) * 4 * batch), 1)
+    several = 1 if draw else max(CHUNK // (client.examples.numbers * 4 * batch), 1)
     for order in row.passes:
         yield in_chunks(client, order, batch, several, draw)
 
@@ -54,8 +55,8 @@ def in_chunks(
     """The batches of one pass, several of them gathered at once."""
     for positions in torch.split(order, several * batch):
         x, y = client.take(positions, draw)
-        for part, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
-            yield part, targets, targets.shape[0]
+        for part, targets in zip(split(x, batch), split(y, batch), strict=True):
+            yield part, targets, rows_in(targets)
 
 
 def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:
@@ -76,7 +77,7 @@ def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:
 class Gathered:
     """All rows over the same examples, which are not augmented: one gathering a step."""
 
-    def __init__(self, examples: Examples, rows: Sequence[Row]) -> None:
+    def __init__(self, examples: Store, rows: Sequence[Row]) -> None:
         drawn = [list(row.positions()) for row in rows]
         counts = np.zeros((rows[0].steps, len(rows)), np.int64)
         for number, batches in enumerate(drawn):

@@ -143,7 +143,10 @@ class ClassHistogram(Trait):
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         self.check(visit.task)
-        y = visit.client.examples.y[visit.client.rows].reshape(-1).long()
+        y = visit.client.examples.y
+        if not isinstance(y, torch.Tensor) or y.is_floating_point():
+            raise BadInput("a histogram of classes needs examples with classes; these have other targets")
+        y = y[visit.client.rows].reshape(-1).long()
         counts = torch.bincount(y[y != PADDING], minlength=visit.task.classes).float()
         return baton, visit.memory, Report(visit.client.id, 0, uplink={"trait": counts})
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from fedrelay import seeds
-from fedrelay.data.federation import ClientData, Examples
+from fedrelay.data.examples import Store
+from fedrelay.data.federation import ClientData
 from fedrelay.tasks import OneModel, evaluate
 from fedrelay.types import Vector, Visit
 
@@ -31,7 +32,7 @@ class Best(NamedTuple):
     figure: float
 
 
-def better(best: Best | None, epoch: Epoch, held: Examples, visit: Visit) -> Best:
+def better(best: Best | None, epoch: Epoch, held: Store, visit: Visit) -> Best:
     """The best epoch after this one; of equals the first."""
     workspace = visit.workspaces.main
     name, higher = visit.task.headline
@@ -50,8 +51,9 @@ def split(visit: Visit, share: float) -> tuple[ClientData, torch.Tensor]:
     return replace(client, rows=client.rows[order[held:].sort().values]), client.rows[order[:held]]
 
 
-def held_out(visit: Visit, share: float) -> Examples | None:
+def held_out(visit: Visit, share: float) -> Store | None:
     """The examples that are not trained on; None if there are none."""
-    rows = split(visit, share)[1] if share else ()
-    examples = visit.client.examples
-    return Examples(examples.x[rows], examples.y[rows], examples.transform) if len(rows) else None
+    if not share:
+        return None
+    rows = split(visit, share)[1]
+    return visit.client.examples.picked(rows) if len(rows) else None

@@ -1,0 +1,166 @@
+"""Inputs and targets, in memory or elsewhere: whatever holds them is taken from in the same way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrelay.data.nests import Nest, Shape, form, leaves, mapped, rows_in
+from fedrelay.errors import BadInput
+
+
+class Transform(Protocol):
+    """Turns stored rows into what a network takes; `rng` is None outside training (no augmentation then).
+
+    One that never draws may say so with `draws = False`: its rows can then be taken in any company.
+    """
+
+    def __call__(self, x: torch.Tensor, rng: np.random.Generator | None, /) -> torch.Tensor: ...
+
+
+class Store(ABC):
+    """What holds examples. A frozen dataclass that can be sent to another process.
+
+    A batch is (inputs, targets), each a tensor or a tuple or dict of tensors.
+    """
+
+    y: Nest
+    """All targets, in memory."""
+    transform: Transform | None
+    """What stored inputs become at every access."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """Of one input, as the network sees it."""
+
+    @property
+    @abstractmethod
+    def form(self) -> str:
+        """What one input is, in words."""
+
+    @abstractmethod
+    def take(self, rows: torch.Tensor | slice, rng: np.random.Generator | None = None) -> tuple[Nest, Nest]:
+        """The batch of these rows, ready for the network; `rng` is for augmentation, and there is none without it."""
+
+    @abstractmethod
+    def picked(self, rows: torch.Tensor) -> Store:
+        """Only these rows, in this order, as a store of its own."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether taking the same rows twice may give two things, because they are augmented."""
+        return self.transform is not None and getattr(self.transform, "draws", True)
+
+    def with_transform(self, transform: Transform | None) -> Self:
+        """The same examples, with another transform."""
+        return replace(self, transform=transform)  # type: ignore[type-var]  # all stores are dataclasses
+
+    def __len__(self) -> int:
+        return rows_in(self.y)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} of {self.form})"
+
+    def batches(self, size: int) -> Iterator[tuple[Nest, Nest]]:
+        """All examples in order, in batches of at most `size`, without augmentation."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, min(start + size, len(self))))
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers one input has."""
+        return sum(int(np.prod(shape)) for shape in shapes_in(self.shape))
+
+    @property
+    def classified(self) -> bool:
+        """Whether every example has one class."""
+        return isinstance(self.y, torch.Tensor) and self.y.ndim == 1 and not self.y.is_floating_point()
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """One class per example, as NumPy (partitions and pictures use it)."""
+        if not self.classified:
+            raise BadInput(f"these examples have targets {form(self.y)}, not one class each")
+        result: NDArray[np.int64] = self.y.numpy().astype(np.int64)
+        return result
+
+
+@dataclass(frozen=True, repr=False)
+class Examples(Store):
+    """In memory. Images are stored as (n, height, width, channels) and taken as channels-last (n, c, h, w)."""
+
+    x: Nest
+    y: Nest
+    transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        for part, what in ((self.x, "inputs"), (self.y, "targets")):
+            counts = sorted({len(leaf) for leaf in leaves(part)})
+            if len(counts) != 1:
+                raise BadInput(f"{what} must all have the same number of rows, found {counts}")
+        if rows_in(self.x) != len(self):
+            raise BadInput(f"{rows_in(self.x)} inputs but {len(self)} targets: there must be one target per input")
+
+    @property
+    def shape(self) -> Shape:
+        return mapped(self.x, seen)
+
+    @property
+    def form(self) -> str:
+        return form(mapped(self.x, as_seen))
+
+    def take(self, rows: torch.Tensor | slice, rng: np.random.Generator | None = None) -> tuple[Nest, Nest]:
+        x, y = chosen(self.x, rows), chosen(self.y, rows)
+        return ready(x, self.transform, rng), y
+
+    def picked(self, rows: torch.Tensor) -> Examples:
+        return replace(self, x=mapped(self.x, lambda part: part[rows]), y=mapped(self.y, lambda part: part[rows]))
+
+
+def chosen(nest: Nest, rows: torch.Tensor | slice) -> Nest:
+    """These rows."""
+    if not isinstance(nest, torch.Tensor):
+        return mapped(nest, lambda part: chosen(part, rows))
+    return nest[rows] if isinstance(rows, slice) else nest.index_select(0, rows)  # several times quicker than indexing
+
+
+def ready(x: Nest, transform: Transform | None, rng: np.random.Generator | None) -> Nest:
+    """Stored rows as a network takes them."""
+    if transform is not None:
+        x = transform(x, rng)
+    return as_seen(x) if isinstance(x, torch.Tensor) else mapped(x, as_seen)
+
+
+def as_seen(x: torch.Tensor) -> torch.Tensor:
+    """Images with their channels first, but at the same place in memory."""
+    return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def seen(x: torch.Tensor) -> tuple[int, ...]:
+    """The shape of one stored input, as the network sees it."""
+    shape = tuple(x.shape[1:])
+    return (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
+
+
+def shapes_in(shape: Shape) -> Iterator[tuple[int, ...]]:
+    """The shapes of all tensors of a nest."""
+    if isinstance(shape, dict):
+        shape = tuple(shape.values()) or ()
+    if nested(shape):
+        for part in shape:
+            yield from shapes_in(part)
+    else:
+        yield shape
+
+
+def nested(shape: Shape) -> bool:
+    """Whether this is the shape of several inputs."""
+    return isinstance(shape, dict) or any(not isinstance(part, int) for part in shape)
