@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedrelay.data import own, sources
+from fedrelay.data.access import PerExample
 from fedrelay.data.augment import Augment, Normalise
 from fedrelay.data.embedded import digits
-from fedrelay.data.federation import ClientData, Examples, Federation, Partition, Rows, Source, Transform
+from fedrelay.data.examples import Examples, Store, Transform
+from fedrelay.data.federation import ClientData, Federation, Partition, Rows, Source
 from fedrelay.data.heterogeneity import describe
 from fedrelay.data.holdout import hold_out, matched_tests, owned_tests
+from fedrelay.data.own import from_arrays, from_datasets, from_folder, from_loaders, from_table
 from fedrelay.data.partitions import (
     PARTITIONS,
     Dirichlet,
@@ -42,13 +45,20 @@ __all__ = [
     "Normalise",
     "OneClass",
     "Partition",
+    "PerExample",
     "QuantitySkew",
     "Rows",
     "Shards",
     "Source",
+    "Store",
     "Transform",
     "describe",
     "digits",
+    "from_arrays",
+    "from_datasets",
+    "from_folder",
+    "from_loaders",
+    "from_table",
     "heatmap",
     "hold_out",
     "load_split",

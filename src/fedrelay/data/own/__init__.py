@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedrelay.data.federation import Federation
 from fedrelay.data.own.arrays import from_arrays
+from fedrelay.data.own.datasets import from_datasets, from_loaders
 from fedrelay.data.own.huggingface import from_dataset, from_partitioner
 from fedrelay.data.own.tables import from_frames, from_table
 from fedrelay.data.partitions.basic import Natural
@@ -32,4 +33,13 @@ def from_folder(
     return Federation.split(source, Natural())
 
 
-__all__ = ["from_arrays", "from_dataset", "from_folder", "from_frames", "from_partitioner", "from_table"]
+__all__ = [
+    "from_arrays",
+    "from_dataset",
+    "from_datasets",
+    "from_folder",
+    "from_frames",
+    "from_loaders",
+    "from_partitioner",
+    "from_table",
+]
