@@ -58,6 +58,24 @@ class Normalise:
 
 
 @dataclass(frozen=True)
+class Levelled:
+    """Deep pictures from least … most to 0 … 1, and then normalised."""
+
+    least: float
+    most: float
+    then: Normalise
+    draws: ClassVar[bool] = False
+
+    def __call__(self, x: torch.Tensor, rng: np.random.Generator | None, /) -> torch.Tensor:
+        return self.then(torch.from_numpy(levelled(x.numpy(), self.least, self.most)), rng)
+
+
+def levelled(x: NDArray[Any], least: float, most: float) -> Floats:
+    """With 0 … 1 for least … most."""
+    return np.asarray((x - least) / (most - least), dtype=np.float32)
+
+
+@dataclass(frozen=True)
 class Augment:
     """In training a random crop of the image with a black border, flipped left to right half of the time; then scaled.
 

@@ -11,12 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import ClientData, Examples, Rows, Sent
+from fedrelay.data.augment import levelled
+from fedrelay.data.examples import Examples, Store
+from fedrelay.data.federation import ClientData, Rows, Sent
 from fedrelay.errors import BadInput
 from fedrelay.types import Baton, Report, Result, Tree, Visit, Work
 
 if TYPE_CHECKING:
     from fedrelay.tasks import Task, Workspaces
+
+AT_ONCE = 256
+"""So many pictures are looked at at once."""
 
 
 def survey(work: Work, clients: Iterable[ClientData]) -> Iterator[Report]:
@@ -48,8 +53,11 @@ class PixelRange(Work):
         return False
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
-        x = visit.client.examples.x[visit.client.rows]
-        return baton, visit.memory, Report(visit.client.id, 0, uplink={"least": float(x.min()), "most": float(x.max())})
+        examples, least, most = visit.client.examples, float("inf"), float("-inf")
+        for rows in torch.split(visit.client.rows, AT_ONCE):
+            x, _ = examples.take(rows)
+            least, most = min(least, float(x.min())), max(most, float(x.max()))
+        return baton, visit.memory, Report(visit.client.id, 0, uplink={"least": least, "most": most})
 
 
 def scaled(
@@ -57,20 +65,28 @@ def scaled(
 ) -> tuple[NDArray[np.float32], tuple[float, float], Sent]:
     """Deep pictures with 0 … 1 for the range they have at all owners together (or for the levels given), that range,
     and what it took to find it out. Only what is trained on counts."""
+    examples = Examples(torch.from_numpy(x), torch.zeros(len(x), dtype=torch.int64))
+    least, most, sent = levels_of(where, examples, owners, trained, levels)
+    return levelled(x, least, most), (least, most), sent
+
+
+def levels_of(
+    where: str, examples: Store, owners: Rows, trained: Rows, levels: tuple[float, ...] | None
+) -> tuple[float, float, Sent]:
+    """The range of deep pictures at all owners together, or the levels given; and what it took to find it out."""
     if levels is not None:
         if len(levels) != 2 or not levels[0] < levels[1]:
             raise BadInput(f"levels must be two numbers, the smaller first, such as [0, 4095], not {list(levels)}")
         least, most, sent = float(levels[0]), float(levels[1]), Sent()
     else:
-        least, most, sent = pixel_range(x, owners, trained)
+        least, most, sent = pixel_range(examples, owners, trained)
         if least == most:
             raise BadInput(f"{where}: expected images with something on them, found {least:g} in every pixel")
-    return np.asarray((x - least) / (most - least), dtype=np.float32), (least, most), sent
+    return least, most, sent
 
 
-def pixel_range(x: NDArray[np.float32], owners: Rows, trained: Rows) -> tuple[float, float, Sent]:
+def pixel_range(examples: Store, owners: Rows, trained: Rows) -> tuple[float, float, Sent]:
     """The range of the pictures that are trained on, over all owners, each of which tells its own."""
-    examples = Examples(torch.from_numpy(x), torch.zeros(len(x), dtype=torch.int64))
     clients = [
         ClientData(owner, examples, torch.from_numpy(trained[owners[trained] == owner]))
         for owner in range(int(owners.max()) + 1)

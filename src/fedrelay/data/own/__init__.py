@@ -20,6 +20,7 @@ def from_folder(
     test: float = 0.2,
     background: str | None = None,
     levels: tuple[float, ...] | None = None,
+    on_disk: bool = False,
 ) -> Federation:
     """A federation of images <client>/<class>/<image>, scaled to size x size; a share of `test` is held out.
 
@@ -27,9 +28,14 @@ def from_folder(
     their depth: the range from the least to the most value of all clients, or the `levels` given, becomes -1 … 1.
     What is transparent is refused, unless a `background` is given (white, say). Files that are left out are listed in
     `federation.source.notes`, and logged.
+
+    With `on_disk` the scaled images stay on disk (in a file that is written once, beside the folder if possible), and
+    only those in use are in memory: for folders that do not fit into it. The result is the same.
     """
     path = Path(path).expanduser()
-    source = image_folders(path.name, path, size=size, test=test, background=background, levels=levels)
+    source = image_folders(
+        *(path.name, path), size=size, test=test, background=background, levels=levels, on_disk=on_disk
+    )
     return Federation.split(source, Natural())
 
 

@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrelay import files
 from fedrelay.data.locate import cache_folder
+from fedrelay.errors import BadInput
 
 Arrays = dict[str, NDArray[Any]]
 VERSION = 1  # of what is stored; a cache of another version is made anew
@@ -37,6 +38,27 @@ def cached(folder: Path, kind: str, files: Iterable[Path], build: Callable[[], A
             _forget(home, kind, name)
             break
     return arrays
+
+
+def cached_file(folder: Path, kind: str, read: Iterable[Path], build: Callable[[IO[bytes]], None]) -> Path:
+    """A file that `build` writes from files of `folder`, once; the same one as long as none of them has changed."""
+    name = f"{kind}-{_key(folder, read)}.npy"
+    homes = _homes(folder)
+    found = next((home / name for home in homes if (home / name).is_file()), None)
+    if found is not None:
+        return found
+    reasons = []
+    for home in homes:
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            with files.writing(home / name) as stream:
+                build(stream)
+        except OSError as error:  # a folder we may not write to, or a full disk: the next one
+            reasons.append(str(error))
+        else:
+            _forget(home, kind, name)
+            return home / name
+    raise BadInput(f"{folder}: what is read from it cannot be stored anywhere ({'; '.join(reasons)})")
 
 
 def _homes(folder: Path) -> tuple[Path, Path]:
@@ -70,7 +92,8 @@ def _store(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def _forget(home: Path, kind: str, name: str) -> None:
     """Remove what the same reader kept of files that have changed."""
-    for old in home.glob(f"{kind}-*.npz"):
-        if old.name != name and old.name.removeprefix(f"{kind}-").removesuffix(".npz").isalnum():
+    suffix = Path(name).suffix
+    for old in home.glob(f"{kind}-*{suffix}"):
+        if old.name != name and old.name.removeprefix(f"{kind}-").removesuffix(suffix).isalnum():
             with contextlib.suppress(OSError):
                 old.unlink()

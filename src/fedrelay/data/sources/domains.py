@@ -6,21 +6,38 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fedrelay.data.augment import Levelled
+from fedrelay.data.examples import Store
 from fedrelay.data.federation import Rows, Sent, Source
 from fedrelay.data.locate import Layout, find
-from fedrelay.data.sources.cache import Arrays, cached
+from fedrelay.data.sources.cache import Arrays, cached, cached_file
 from fedrelay.data.sources.checks import check_clients, examples, wrong
-from fedrelay.data.sources.images import DEEP_SCALE, SCALE, decode, held_out, images_in, others_in, subfolders
+from fedrelay.data.sources.images import (
+    DEEP_SCALE,
+    SCALE,
+    decode,
+    held_out,
+    images_in,
+    looked_at,
+    others_in,
+    scaled_images,
+    subfolders,
+)
 from fedrelay.data.sources.pictures import colour_of
-from fedrelay.data.survey import scaled
+from fedrelay.data.stores.on_disk import StoredExamples, write_rows
+from fedrelay.data.survey import levels_of, scaled
 from fedrelay.errors import within
 
 LOG = logging.getLogger("fedrelay")
+
+AT_ONCE = 256
+"""So many images are in memory while a file of them is written."""
 
 
 def _layouts(domains: str, *folders: str) -> tuple[Layout, ...]:
@@ -86,12 +103,13 @@ def image_folders(
     test: float,
     background: str | None = None,
     levels: tuple[float, ...] | None = None,
+    on_disk: bool = False,
 ) -> Source:
     """Any <client>/<class>/<image>, by client. What is left out is told in the source's notes, and logged."""
     if not folder.is_dir():
         raise wrong(folder, "a folder", "a file" if folder.exists() else "nothing there")
     tree = Tree.of(folder, subfolders(folder))
-    source = tree.source(name, size=size, test=test, background=background, levels=levels)
+    source = tree.source(name, size=size, test=test, background=background, levels=levels, on_disk=on_disk)
     left = others_in(folder, tree.files)
     if left:
         named = ", ".join(left[:10]) + (" …" if len(left) > 10 else "")
@@ -144,9 +162,40 @@ class Tree:
             x, notes = decode(self.base, self.files, size, background)
             return {"x": x, "notes": np.array(notes, dtype=str)}
 
-        laid = "" if background is None else "-{:02x}{:02x}{:02x}".format(*colour_of(background))
-        found = cached(self.base, f"pictures-{size}{laid}", self.files, build)
+        found = cached(self.base, f"pictures-{size}{_laid(background)}", self.files, build)
         return found["x"], tuple(map(str, found["notes"]))
+
+    def in_memory(
+        self, size: int, background: str | None, levels: tuple[float, ...] | None, trained: Rows
+    ) -> tuple[Store, tuple[str, ...], Sent]:
+        """All images, what there is to say of them, and what it took to find out how deep ones are to be scaled."""
+        x, notes = self.pixels(size, background)
+        if x.dtype != np.float32:
+            return examples(x, self.labels, SCALE), notes, Sent()
+        x, found, sent = scaled(str(self.base), x, self.owners, trained, levels)
+        return examples(x, self.labels, DEEP_SCALE), (*notes, told(found)), sent
+
+    def on_disk(
+        self, size: int, background: str | None, levels: tuple[float, ...] | None, trained: Rows
+    ) -> tuple[Store, tuple[str, ...], Sent]:
+        """The same in a file that is not read into memory; deep images are scaled whenever they are taken."""
+
+        def look() -> Arrays:
+            deep, notes = looked_at(self.base, self.files)
+            return {"deep": np.array(deep), "notes": np.array(notes, dtype=str)}
+
+        def build(stream: IO[bytes]) -> None:
+            parts = (self.files[start : start + AT_ONCE] for start in range(0, len(self.files), AT_ONCE))
+            write_rows(stream, len(self.files), (scaled_images(part, size, background, deep=deep) for part in parts))
+
+        looks = cached(self.base, "looks", self.files, look)
+        deep, notes = bool(looks["deep"]), tuple(map(str, looks["notes"]))
+        path = cached_file(self.base, f"pictures-{size}{_laid(background)}", self.files, build)
+        stored = StoredExamples(path, torch.arange(len(self.files)), torch.from_numpy(self.labels.copy()))
+        if not deep:
+            return stored.with_transform(SCALE), notes, Sent()
+        least, most, sent = levels_of(str(self.base), stored, self.owners, trained, levels)
+        return stored.with_transform(Levelled(least, most, DEEP_SCALE)), (*notes, told((least, most))), sent
 
     def source(
         self,
@@ -156,26 +205,24 @@ class Tree:
         test: float,
         background: str | None = "white",
         levels: tuple[float, ...] | None = None,
+        on_disk: bool = False,
     ) -> Source:
         """With a share of every owner's classes held out to test on.
 
         What is transparent is laid on the background; without one it is refused. `levels` is the range of deep images
-        (16 bits, floats, DICOM) that becomes 0 … 1; by default that of all clients' images.
+        (16 bits, floats, DICOM) that becomes 0 … 1; by default that of all clients' images. With `on_disk` the images
+        are not in memory.
         """
         within("size", size, least=1, most=4096)
         within("test", test, above=0, most=0.9)
         train_rows, test_rows = held_out(self.owners * len(self.class_names) + self.labels, test, name)
         if not len(test_rows):
             raise wrong(self.base, "some class of some client with two images, to test on", "none")
-        x, notes = self.pixels(size, background)
-        scale, sent = SCALE, Sent()
-        if x.dtype == np.float32:
-            x, levels, sent = scaled(str(self.base), x, self.owners, train_rows, levels)
-            scale, notes = DEEP_SCALE, (*notes, f"images are scaled from {levels[0]:g} … {levels[1]:g} to -1 … 1")
+        stored, notes, sent = (self.on_disk if on_disk else self.in_memory)(size, background, levels, train_rows)
         return Source(
             name,
-            train=examples(x[train_rows], self.labels[train_rows], scale),
-            test=examples(x[test_rows], self.labels[test_rows], scale),
+            train=stored.picked(torch.from_numpy(train_rows)),
+            test=stored.picked(torch.from_numpy(test_rows)),
             classes=len(self.class_names),
             owners=self.owners[train_rows],
             owner_names=self.owner_names,
@@ -184,6 +231,15 @@ class Tree:
             prepared=sent,
             notes=notes,
         )
+
+
+def told(levels: tuple[float, float]) -> str:
+    return f"images are scaled from {levels[0]:g} … {levels[1]:g} to -1 … 1"
+
+
+def _laid(background: str | None) -> str:
+    """The colour that pictures are laid on, in the name of a cache."""
+    return "" if background is None else "-{:02x}{:02x}{:02x}".format(*colour_of(background))
 
 
 def check_spelling(base: Path, found: Mapping[str, Mapping[str, Sequence[Path]]]) -> None:

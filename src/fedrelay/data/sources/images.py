@@ -52,15 +52,23 @@ def others_in(folder: Path, images: Sequence[Path]) -> list[str]:
 
 
 def decode(base: Path, paths: Sequence[Path], size: int, background: str | None) -> tuple[NDArray[Any], list[str]]:
-    """The images scaled to size x size, and what there is to say of them.
+    """The images scaled to size x size, and what there is to say of them."""
+    deep, notes = looked_at(base, paths)
+    return scaled_images(paths, size, background, deep=deep), notes
 
-    In colour as bytes (n, size, size, 3), or, if they are grey with more than 8 bits, as floats (n, size, size, 1).
-    """
+
+def looked_at(base: Path, paths: Sequence[Path]) -> tuple[bool, list[str]]:
+    """Whether these images are grey with more than 8 bits, and what there is to say of them."""
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        looks = list(pool.map(look, paths))
+    return depth(base, paths, looks) == "deep", list(remarks(looks))
+
+
+def scaled_images(paths: Sequence[Path], size: int, background: str | None, *, deep: bool) -> NDArray[Any]:
+    """In colour as bytes (n, size, size, 3), or, if they are deep, as floats (n, size, size, 1)."""
     # Pillow warns about odd metadata (an image that cannot be decoded is an error), and it lets go of the interpreter
     # while it decodes.
     with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        looks = list(pool.map(look, paths))
-        deep = depth(base, paths, looks) == "deep"
         shape = (len(paths), size, size, 1 if deep else 3)
         result: NDArray[Any] = np.empty(shape, dtype=np.float32 if deep else np.uint8)
 
@@ -69,7 +77,7 @@ def decode(base: Path, paths: Sequence[Path], size: int, background: str | None)
 
         for _ in pool.map(put, range(len(paths))):
             pass
-    return result, list(remarks(looks))
+    return result
 
 
 def depth(base: Path, paths: Sequence[Path], looks: Sequence[Look]) -> Depth:
