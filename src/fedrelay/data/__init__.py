@@ -27,6 +27,7 @@ from fedrelay.data.partitions import (
 from fedrelay.data.picture import heatmap, rendered
 from fedrelay.data.splitfile import load_split, save_split
 from fedrelay.data.synthetic import optimum, quadratic, quadratic_of, synthetic
+from fedrelay.data.weights import class_weights
 
 SOURCES: dict[str, Callable[..., Source]] = {"digits": digits, "synthetic": synthetic, "quadratic": quadratic}
 
@@ -52,6 +53,7 @@ __all__ = [
     "Source",
     "Store",
     "Transform",
+    "class_weights",
     "describe",
     "digits",
     "from_arrays",

@@ -62,6 +62,8 @@ class PerExample:
         function = self.test if rng is None else self.train
         if function is None:
             return x
+        if not isinstance(x, torch.Tensor):
+            raise BadInput("PerExample takes one input; of several, a Dataset can transform each as it likes")
         image = x.ndim == 4
         found = []
         with seeded_access() as seed:

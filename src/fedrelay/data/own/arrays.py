@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from fedrelay.data.augment import Normalise
 from fedrelay.data.federation import Examples, Federation, Rows, Sent, Source, Transform
+from fedrelay.data.own.frames import aligned
+from fedrelay.data.own.several import from_several, is_several
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
 from fedrelay.data.sources.images import held_out
@@ -43,11 +45,19 @@ def from_arrays(
     With `tokens`, inputs are whole numbers that stand for words; without, whole numbers are features like all others.
     Targets are classes (n), or the next token at every place (n, length), where -100 does not count.
     `test` is a pair of its own, or the share that is held out of every client.
+
+    Frames of pandas or polars are taken as arrays; their columns go by name. Several inputs per example are a dict or
+    tuple of arrays, of which whole numbers stay whole numbers: the network is yours.
     """
     form = _Form(channels, tokens)
     named = clients if isinstance(clients, Mapping) else {f"client {i}": pair for i, pair in enumerate(clients)}
     if not named:
         raise BadInput(f"{name}: expected at least one client, found none")
+    named, test = aligned(name, named, test)
+    if any(map(is_several, named.values())):
+        return from_several(
+            *(name, named), test=test, classes=classes, class_names=class_names, transform=transform, channels=channels
+        )
     parts = [_part(str(label), pair, form) for label, pair in named.items()]
     check_clients(name, [part.name for part in parts], [len(part.y) for part in parts])
     share = float(test) if isinstance(test, int | float) else None
