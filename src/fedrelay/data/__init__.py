@@ -12,7 +12,7 @@ from fedrelay.data.examples import Examples, Store, Transform
 from fedrelay.data.federation import ClientData, Federation, Partition, Rows, Source
 from fedrelay.data.heterogeneity import describe
 from fedrelay.data.holdout import hold_out, matched_tests, owned_tests
-from fedrelay.data.own import from_arrays, from_datasets, from_folder, from_loaders, from_table
+from fedrelay.data.own import from_arrays, from_datasets, from_folder, from_frames, from_loaders, from_table
 from fedrelay.data.partitions import (
     PARTITIONS,
     Dirichlet,
@@ -59,6 +59,7 @@ __all__ = [
     "from_arrays",
     "from_datasets",
     "from_folder",
+    "from_frames",
     "from_loaders",
     "from_table",
     "heatmap",
