@@ -19,7 +19,7 @@ import torch
 
 if TYPE_CHECKING:
     from fedrelay.data.federation import ClientData, Sent
-    from fedrelay.plans.sampling import Sampler
+    from fedrelay.plans.sampling import Sampler, Usually
     from fedrelay.runs.log import RoundLog
     from fedrelay.tasks import Predictor, Task, Workspaces
 
@@ -259,7 +259,7 @@ class Plan(ABC):
         late (where the barrier does not wait) is among them in the round in which it comes."""
         return planned.memo
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Plan:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Plan:
         """The same plan for a run in which this share takes part, drawn so, and clients train like this."""
         return self
 

@@ -25,7 +25,7 @@ def built(**changes):
 
 def test_defaults_are_filled_in_and_the_resolved_form_builds_the_same():
     first = built()
-    assert first.tables["algorithm"] == {"name": "fedavg", "fraction": 0.2, "sampler": {"name": "uniform"}}
+    assert first.tables["algorithm"] == {"name": "fedavg", "fraction": 1.0, "sampler": {"name": "uniform"}}
     assert first.tables["local"]["lr"] == 0.05
     assert first.tables["data"]["partition"] == {"name": "iid"}
     again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
@@ -188,3 +188,15 @@ def test_the_fingerprint_knows_what_decides_the_results_and_nothing_else():
     assert same == built().fingerprint
     assert same != built(seed=1).fingerprint
     assert same != built(local={"lr": 0.2}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("clients", "name", "fraction"),
+    [(20, "fedavg", 1.0), (21, "fedavg", 0.2), (12, "fedgsp", 1.0), (30, "fedgsp", 0.3), (20, "fedavg+fedprox", 1.0)],
+)
+def test_the_fraction_that_nobody_gave_is_stated(clients, name, fraction):
+    """0.3 is the fraction of FedGSP's paper."""
+    tables = {"data": {"name": "digits", "clients": clients}, "model": {"name": "logistic"}, "algorithm": {"name": name}}
+    assert config.build(tables).tables["algorithm"]["fraction"] == fraction
+    given = {**tables, "algorithm": {"name": name, "fraction": 0.5}}
+    assert config.build(given).tables["algorithm"]["fraction"] == 0.5

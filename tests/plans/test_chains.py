@@ -7,7 +7,7 @@ import torch
 from fedrelay.merges import Mean
 from fedrelay.plans.chains import in_order
 from fedrelay.plans.grouping.groups import Limits, distribute
-from fedrelay.plans.sampling import share
+from fedrelay.plans.sampling import Usually, share, taking_part
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 
 
@@ -42,3 +42,19 @@ def test_a_weight_given_by_the_plan_overrides_the_examples():
     assert merged.batons[0].params.item() == 2.0
     merged = Mean()(state, [outcome(1.0, None), outcome(5.0, None)])
     assert merged.batons[0].params.item() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("clients", "expected"),
+    [(1, 1), (20, 20), (21, 4), (100, 20)],
+)
+def test_without_a_fraction_everybody_takes_part_where_clients_are_few(clients, expected):
+    singles_of_all = tuple((client,) for client in range(clients))
+    assert taking_part(Usually(), singles_of_all) == expected
+    assert taking_part(0.2, singles_of_all) == max(clients // 5, 1)
+
+
+def test_it_is_clients_that_are_few_and_not_groups():
+    pairs = tuple((client, client + 1) for client in range(0, 30, 2))
+    assert taking_part(Usually(), pairs) == 3  # a fifth of 15
+    assert taking_part(Usually(), pairs[:10]) == 10

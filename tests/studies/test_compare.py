@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -80,12 +81,63 @@ def test_overrides_reach_every_run(tmp_path, monkeypatch):
     assert {summary["rounds"] for row in found for summary in row["summaries"]} == {1}
 
 
-def test_a_table_with_another_name_replaces_the_old_one_whole():
-    base = {"algorithm": {"name": "fedavg", "fraction": 0.5}, "local": {"lr": 1, "batch": 2}}
-    assert merged(base, {"algorithm": {"fraction": 0.1}})["algorithm"] == {"name": "fedavg", "fraction": 0.1}
-    assert merged(base, {"algorithm": {"name": "fedseq"}})["algorithm"] == {"name": "fedseq"}
-    assert merged(base, {"local": {"lr": 3}})["local"] == {"lr": 3, "batch": 2}
+def test_a_run_that_names_another_method_keeps_what_that_knows_too_and_tells_what_it_does_not():
+    base = {"algorithm": {"name": "fedseq", "fraction": 0.5, "max_clients": 3}, "local": {"lr": 1, "batch": 2}}
+    changed = {"name": "fedseq", "fraction": 0.1, "max_clients": 3}
+    assert merged(base, {"algorithm": {"fraction": 0.1}}) == ({**base, "algorithm": changed}, [])
+    assert merged(base, {"algorithm": {"name": "fedavg"}}) == (
+        {**base, "algorithm": {"name": "fedavg", "fraction": 0.5}},
+        ["algorithm.max_clients"],
+    )
+    along, left_out = merged(base, {"algorithm": {"name": "fedseqinter+fedprox", "max_clients": 4, "mu": 1}})
+    assert along["algorithm"] == {"name": "fedseqinter+fedprox", "fraction": 0.5, "max_clients": 4, "mu": 1}
+    assert left_out == []
+    assert merged(base, {"local": {"lr": 3}}) == ({**base, "local": {"lr": 3, "batch": 2}}, [])
     assert base["local"] == {"lr": 1, "batch": 2}
+
+
+def test_sampler_and_merge_are_kept_unless_the_method_decides_them():
+    base = {"algorithm": {"name": "fedavg", "sampler": {"name": "md"}, "merge": "median"}}
+    assert merged(base, {"algorithm": {"name": "fedprox"}})[0]["algorithm"] == {**base["algorithm"], "name": "fedprox"}
+    kept, left_out = merged(base, {"algorithm": {"name": "scaffold"}})
+    assert kept["algorithm"] == {"name": "scaffold", "sampler": {"name": "md"}}
+    assert left_out == ["algorithm.merge"]
+    assert merged(base, {"algorithm": {"name": "centralized"}})[0]["algorithm"] == {"name": "centralized"}
+
+
+def test_a_run_with_other_data_or_another_model_keeps_what_fits():
+    base = {
+        "data": {"name": "digits", "clients": 7, "partition": {"name": "dirichlet", "alpha": 0.1}},
+        "model": {"name": "mlp", "hidden": [8]},
+    }
+    other = {"data": {"name": "synthetic", "partition": {"name": "iid"}}, "model": {"name": "logistic"}}
+    tables, left_out = merged(base, other)
+    assert tables["data"] == {"name": "synthetic", "clients": 7, "partition": {"name": "iid"}}
+    assert tables["model"] == {"name": "logistic"}
+    assert left_out == ["model.hidden"]
+
+
+def test_the_fraction_of_the_file_reaches_every_run_and_unlike_work_is_told_everywhere(tmp_path, monkeypatch, capsys):
+    runs = {"average": {}, "chains": {"algorithm": {"name": "fedcyclic", "laps": 3}}}
+    algorithm = {"name": "fedprox", "fraction": 0.5, "mu": 0.1}
+    tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")}
+    assert told(tmp_path, monkeypatch, {**tables, "rounds": 1, "algorithm": algorithm, "runs": runs}) == 0
+    out = tmp_path / "runs" / "methods"
+    for name in runs:
+        assert tomllib.loads((out / name / "config.toml").read_text())["algorithm"]["fraction"] == 0.5
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in (printed, (out / "results.md").read_text(), (out / "report.html").read_text()):
+        assert "chains does without algorithm.mu of the file, which fedcyclic does not know." in text
+        # half of ten clients, and three times that
+        assert "The runs differ in visits a round (average 5, chains 15)" in text
+        assert "The runs differ in examples a round" in text
+
+
+def test_runs_that_work_alike_are_not_remarked_on(tmp_path, monkeypatch, capsys):
+    runs = {"one": {"algorithm": {"name": "fedavg"}}, "two": {"algorithm": {"name": "fedprox"}}}
+    tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")}
+    assert told(tmp_path, monkeypatch, {**tables, "rounds": 1, "runs": runs}) == 0
+    assert "differ" not in capsys.readouterr().out
 
 
 def test_figures_over_seeds_are_means_with_their_spread():

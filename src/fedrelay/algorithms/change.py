@@ -7,20 +7,16 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Literal
 
-from fedrelay.errors import BadInput, within
+from fedrelay.errors import BadInput
 from fedrelay.merges import Every, Mean, WithAbsent
 from fedrelay.plans import Singles
-from fedrelay.plans.sampling import Full, Original, Sampler, Uniform
+from fedrelay.plans.sampling import Full, Original, Sampler, Uniform, Usually, check_fraction
 from fedrelay.plans.sampling.sampler import check as check_sampler
 from fedrelay.tasks import Predictor
 from fedrelay.types import Algorithm, Barrier, Merge, Plan, State, Work
 from fedrelay.visits.optimisers import Sgd
 from fedrelay.visits.terms import Term, joined
 from fedrelay.visits.training import Training
-
-FRACTION = 0.2
-"""The share of the clients (or groups) that take part in a round, unless a method or the user says another."""
-
 
 def part(words: str) -> Any:
     """A part of FedAvg that a method may change, and what it decides, in words."""
@@ -67,19 +63,20 @@ def method(
     Args:
         changes: what recipes return, such as `fedseq(max_clients=10), feddyn()`; none at all is FedAvg.
         local: how clients train.
-        fraction: the share of the clients (or groups) that take part in a round; 0.2 unless a method says another.
+        fraction: the share of the clients (or groups) that take part in a round. If it is not given, everybody does where
+            there are at most 20 clients; among more it is 0.2, unless a method says another.
         sampler: who is drawn.
         merge: how models are merged, for methods that leave it open.
     """
     wanted = [*changes, Change(merge=merge)] if merge is not None else list(changes)
     change = reduce(Change.__add__, wanted) if wanted else Change()
-    fraction = fraction if fraction is not None else change.fraction or FRACTION
-    within("fraction", fraction, above=0, most=1)
+    taking = fraction if fraction is not None else usual_fraction(change)
+    check_fraction(taking)
     check_sampler(sampler)
     inner = change.merge or (WithAbsent() if isinstance(sampler, Original) else Mean())
     period = None if change.every == "groups" else change.every
     algorithm = Algorithm(
-        plan=(change.plan or Singles()).fitted(fraction=fraction, sampler=sampler, local=local),
+        plan=(change.plan or Singles()).fitted(fraction=taking, sampler=sampler, local=local),
         update=with_terms(local, change.terms),
         merge=inner if change.every is None else Every(inner, period),
         barrier=change.barrier,
@@ -89,6 +86,11 @@ def method(
     )
     check(algorithm, inner)
     return algorithm
+
+
+def usual_fraction(*changes: Change) -> Usually:
+    """The fraction of these methods if the user gives none."""
+    return next((Usually(change.fraction) for change in changes if change.fraction is not None), Usually())
 
 
 def with_terms(local: Work, terms: tuple[Term, ...]) -> Work:

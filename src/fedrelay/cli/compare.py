@@ -29,8 +29,12 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 def run_compare(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / options.file.stem
-    rows = compare.compare(options.file, out, ERR, sets=options.set, jobs=options.jobs, data_dir=options.data_dir)
+    rows, remarks = compare.compare(
+        options.file, out, ERR, sets=options.set, jobs=options.jobs, data_dir=options.data_dir
+    )
     OUT.print(compare.table(rows))
+    for text in remarks:
+        OUT.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
     for row in rows:
         for reason in row.failed:
             ERR.print(f"{row.name} failed: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from fedrelay.algorithms import ALGORITHMS, Change, method
-from fedrelay.algorithms.change import FRACTION
+from fedrelay.algorithms.change import usual_fraction
 from fedrelay.config import schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import DATA
@@ -69,7 +69,7 @@ def entries(kind: str) -> list[dict[str, Any]]:
 def method_parameters(recipe: Callable[..., Change]) -> dict[str, Any]:
     """Those of a method, and those that all methods have but the reference, which draws nobody."""
     change = recipe()
-    common = {} if change.pooled else parameters(method) | {"fraction": change.fraction or FRACTION}
+    common = {} if change.pooled else parameters(method) | {"fraction": usual_fraction(change).fraction}
     return parameters(recipe) | common
 
 

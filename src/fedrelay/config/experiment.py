@@ -15,8 +15,10 @@ from fedrelay import files
 from fedrelay.config import schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
+from fedrelay.config.federation import keys_of as data_keys
 from fedrelay.config.local import build_local
-from fedrelay.config.method import build_method
+from fedrelay.config.method import build_method, with_fraction
+from fedrelay.config.method import keys_of as method_keys
 from fedrelay.data import Federation
 from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
@@ -128,6 +130,7 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
     algorithm, resolved_algorithm = build_method(part["algorithm"], local)
     federation, resolved_data = federate(part["data"], seed, data_dir)
+    algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
     if algorithm.pooled:
         federation = federation.pooled()
     model, resolved_model = named(MODELS, part["model"], "[model]", {})
@@ -138,6 +141,19 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
     tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
     return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
+
+
+def keys_of(section: str, name: object) -> set[str] | None:
+    """What a section may say if it names this; None for a section that names nothing."""
+    if section == "algorithm":
+        return method_keys(name)
+    if section == "data":
+        return data_keys(name)
+    table: schema.Table | None = {"model": MODELS, "engine": ENGINES}.get(section)  # type: ignore[assignment]
+    if table is None:
+        return None
+    target = schema.choose(table, name, f"[{section}]")
+    return {"name", *schema.parameters(target, skip=("federation", "task", "seed"))}
 
 
 def build_latency(tables: Mapping[str, Any], clients: int, seed: int, *, pooled: bool) -> tuple[Latency | None, Tables]:

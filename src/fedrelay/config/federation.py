@@ -51,7 +51,7 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
     name = values.pop("name", None)
     target = schema.choose(DATA, name, "[data]")
     given = {"folder": data_folder(data_dir)} if name in FILES else {}
-    schema.check_keys(values, (*schema.parameters(target, skip=given), "clients", *OPTIONS), "[data]")
+    schema.check_keys({"name": name, **values}, keys_of(name), "[data]")
     options = {key: values.pop(key) for key in OPTIONS if key in values}
     clients = schema.convert(values.get("clients", schema.NONE), int | None, "[data].clients")
     if "clients" not in schema.parameters(target):
@@ -71,6 +71,13 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
         )
     resolved |= prepared | {"clients": len(federation), "partition": schema.plain(partition, CHOICES)}
     return federation, {"name": name} | resolved | {"split": federation.fingerprint}
+
+
+def keys_of(name: object) -> list[str]:
+    """What [data] may say of this data set."""
+    target = schema.choose(DATA, name, "[data]")
+    given = ("folder",) if name in FILES else ()
+    return ["name", *schema.parameters(target, skip=given), "clients", *OPTIONS]
 
 
 def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Source, Tables]:

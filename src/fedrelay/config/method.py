@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from fedrelay.algorithms import ALGORITHMS, Change, method
-from fedrelay.algorithms.change import FRACTION
+from fedrelay.algorithms.change import usual_fraction
 from fedrelay.config import schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.errors import BadInput
@@ -22,9 +22,8 @@ def build_method(values: Mapping[str, Any], local: Work) -> tuple[Algorithm, dic
     What only one of several methods knows goes to that method; a parameter of two of them is refused. The fraction, the
     sampler and the merge are for all of them together.
     """
-    names = names_of(values.get("name"))
-    recipes = {name: schema.choose({key: row.recipe for key, row in ALGORITHMS.items()}, name, WHERE) for name in names}
-    known = {name: schema.parameters(recipe) for name, recipe in recipes.items()}
+    recipes = recipes_of(values.get("name"))
+    names, known = list(recipes), {name: schema.parameters(recipe) for name, recipe in recipes.items()}
     for key in values:
         owners = [name for name in names if key in known[name]]
         if len(owners) > 1:
@@ -39,9 +38,6 @@ def build_method(values: Mapping[str, Any], local: Work) -> tuple[Algorithm, dic
     rest = {key: value for key, value in values.items() if key not in ("name", *own)}
     common = {} if any(change.pooled for change in changes) else schema.parameters(method, skip=("local",))
     schema.check_keys(rest, (*common, *(key for keys in known.values() for key in keys)), WHERE)
-    if common:
-        fractions = [change.fraction for change in changes if change.fraction is not None]
-        rest = {"fraction": next(iter(fractions), FRACTION), **rest}
     made = partial(method, *changes)
     try:
         algorithm, settings = schema.build(made, rest, WHERE, CHOICES, {"local": local})
@@ -51,6 +47,31 @@ def build_method(values: Mapping[str, Any], local: Work) -> tuple[Algorithm, dic
             raise
         raise BadInput(f"{WHERE}: {' + '.join(names)}: {text}") from error
     return algorithm, {**resolved, **(settings if common else {})}
+
+
+def with_fraction(resolved: Mapping[str, Any], clients: int) -> dict[str, Any]:
+    """The section with the fraction that so many clients have if nobody says one, so that a run can be repeated."""
+    changes = [recipe() for recipe in recipes_of(resolved["name"]).values()]
+    if "fraction" in resolved or any(change.pooled for change in changes):
+        return dict(resolved)
+    return {**resolved, "fraction": usual_fraction(*changes).among(clients)}
+
+
+def keys_of(name: object) -> set[str]:
+    """What the [algorithm] section of this method (or these, joined) may say: its own parameters, and those of all
+    methods that it leaves open."""
+    recipes = recipes_of(name)
+    changes = [recipe() for recipe in recipes.values()]
+    common = {} if any(change.pooled for change in changes) else schema.parameters(method, skip=("local",))
+    decided = {"merge"} if any(change.merge is not None for change in changes) else set()
+    own = {key for recipe in recipes.values() for key in schema.parameters(recipe)}
+    return {"name", *own, *(set(common) - decided)}
+
+
+def recipes_of(name: object) -> dict[str, Callable[..., Change]]:
+    """The recipes of the methods that are joined by `+`."""
+    table = {key: row.recipe for key, row in ALGORITHMS.items()}
+    return {one: schema.choose(table, one, WHERE) for one in names_of(name)}
 
 
 def names_of(name: object) -> list[Any]:

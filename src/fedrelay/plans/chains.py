@@ -11,7 +11,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, held
-from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, share
+from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, Usually, taking_part
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
 
@@ -20,18 +20,18 @@ class Superclients(Plan):
     """Groups are made once; every round a `fraction` of them train, each a chain in a new random order every lap
     (FedSeq 2022, Alg. 1)."""
 
-    fraction: float = 0.2
+    fraction: float | Usually = Usually()
     laps: int = 1
     limits: Limits = Limits(max_clients=10)
     grouping: Grouping = Grouping()
     sampler: Sampler = Uniform()
 
     def __post_init__(self) -> None:
-        within("fraction", self.fraction, above=0, most=1)
+        sampling.check_fraction(self.fraction)
         sampling.check(self.sampler)
         within("laps", self.laps, least=1)
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Superclients:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Superclients:
         return replace(self, fraction=fraction, sampler=sampler, grouping=self.grouping.trained_like(local))
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
@@ -51,14 +51,14 @@ class Superclients(Plan):
 class Singles(Plan):
     """Every drawn client is a chain of its own (FedAvg): groups of one."""
 
-    fraction: float = 0.2
+    fraction: float | Usually = Usually()
     sampler: Sampler = Uniform()
 
     def __post_init__(self) -> None:
-        within("fraction", self.fraction, above=0, most=1)
+        sampling.check_fraction(self.fraction)
         sampling.check(self.sampler)
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Singles:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Singles:
         return replace(self, fraction=fraction, sampler=sampler)
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
@@ -78,12 +78,12 @@ class Ring(Plan):
     Uniform unless another sampler says who; being drawn twice or with another weight makes no difference in one chain.
     """
 
-    fraction: float = 0.2
+    fraction: float | Usually = Usually()
     laps: int = 1
     sampler: Sampler = Uniform()
 
     def __post_init__(self) -> None:
-        within("fraction", self.fraction, above=0, most=1)
+        sampling.check_fraction(self.fraction)
         sampling.check(self.sampler)
         within("laps", self.laps, least=1)
         if isinstance(self.sampler, Original):
@@ -96,7 +96,7 @@ class Ring(Plan):
     def one_chain(self) -> bool:
         return True
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Ring:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Ring:
         return replace(self, fraction=fraction, sampler=sampler)
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
@@ -123,13 +123,13 @@ def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey
     return {"groups": groups, "sizes": tuple(held(group, sizes) for group in groups), "sampler": sampler.init(survey)}
 
 
-def draw(memo: Tree, fraction: float, sampler: Sampler, rng: np.random.Generator) -> Drawn:
+def draw(memo: Tree, fraction: float | Usually, sampler: Sampler, rng: np.random.Generator) -> Drawn:
     """Draw among the groups of the memo."""
     groups = memo["groups"]
-    return sampling.draw(sampler, memo["sampler"], groups, memo["sizes"], share(fraction, len(groups)), rng)
+    return sampling.draw(sampler, memo["sampler"], groups, memo["sizes"], taking_part(fraction, groups), rng)
 
 
-def chains_of_groups(state: State, fraction: float, laps: int, sampler: Sampler, rng: np.random.Generator) -> Planned:
+def chains_of_groups(state: State, fraction: float | Usually, laps: int, sampler: Sampler, rng: np.random.Generator) -> Planned:
     """Draw groups; each becomes a chain that starts from the current model."""
     select, order = rng.spawn(2)
     groups, drawn = state.memo["groups"], draw(state.memo, fraction, sampler, select)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelay.plans import sampling
 from fedrelay.plans.chains import Superclients, in_order, undescribed
-from fedrelay.plans.sampling import Draw, Drawn, Sampler, share
+from fedrelay.plans.sampling import Draw, Drawn, Sampler, Usually, taking_part
 from fedrelay.types import Baton, Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 from fedrelay.vectors import blend
 
@@ -29,7 +29,7 @@ class Handover(Plan):
     def laps(self) -> int:
         return self.groups.laps
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Handover:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Handover:
         return replace(self, groups=self.groups.fitted(fraction=fraction, sampler=sampler, local=local))
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
@@ -39,7 +39,7 @@ class Handover(Plan):
         select, order = rng.spawn(2)
         groups, at = state.memo["groups"], state.memo["at"]
         running = {outcome.chain.slot for outcome in state.waiting}
-        idle = [slot for slot in range(share(self.groups.fraction, len(groups))) if slot not in running]
+        idle = [slot for slot in range(taking_part(self.groups.fraction, groups)) if slot not in running]
         avoid = {at[slot] for slot in running}
         if len(idle) == 1 and len(groups) > len(avoid) + 1:
             avoid.add(came_from(state, idle[0]))
@@ -62,7 +62,7 @@ class Handover(Plan):
         sizes = [memo["sizes"][group] for group in candidates]
         drawn = sampling.draw(self.groups.sampler, memo["sampler"], groups, sizes, count, rng)
         # Weights are shares of the draws of this moment, of which there may be few: in the end every draw counts alike.
-        part = count / share(self.groups.fraction, len(memo["groups"]))
+        part = count / taking_part(self.groups.fraction, memo["groups"])
         placed = [Draw(candidates[d.index], None if d.weight is None else d.weight * part) for d in drawn.draws]
         return replace(drawn, draws=placed)
 

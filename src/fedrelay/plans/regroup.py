@@ -17,7 +17,7 @@ from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, held
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
-from fedrelay.plans.sampling import Sampler, Uniform, check
+from fedrelay.plans.sampling import Sampler, Uniform, Usually, check, check_fraction
 from fedrelay.types import Outcome, Plan, Planned, State, Survey, Tree, Work
 
 Moment = Literal["every_round", "growth"]
@@ -37,7 +37,7 @@ class Regrouped(Plan):
 
     growth: Growth
     grouping: Grouping = Grouping()
-    fraction: float = 0.2
+    fraction: float | Usually = Usually()
     laps: int = 1
     when: Moment = "growth"
     shuffle: bool = True
@@ -45,11 +45,11 @@ class Regrouped(Plan):
     exact: bool = False
 
     def __post_init__(self) -> None:
-        within("fraction", self.fraction, above=0, most=1)
+        check_fraction(self.fraction)
         check(self.sampler)
         within("laps", self.laps, least=1)
 
-    def fitted(self, *, fraction: float, sampler: Sampler, local: Work) -> Regrouped:
+    def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Regrouped:
         return replace(self, fraction=fraction, sampler=sampler, grouping=self.grouping.trained_like(local))
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fedrelay.report import measures
+from fedrelay.report import effort, measures
 from fedrelay.runs.folder import Run
 
 FEW = 4
@@ -30,7 +30,7 @@ def others(runs: Sequence[Run], names: Sequence[str]) -> str | None:
 
 
 def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    """What a reader must know before comparing: runs that are still going, and targets that differ."""
+    """What a reader must know before comparing: runs that are still going, targets and work that differ."""
     found = []
     going = [_progress(name, run) for name, run in zip(names, runs, strict=True) if run.summary is None]
     if going:
@@ -45,7 +45,7 @@ def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
         own = run.summary.target if run.summary else None
         if own is not None and own not in targets:
             found.append(f"{name} is a reference, and its columns are measured against {measures.percent(own)}.")
-    return found
+    return found + effort.notes(runs, names)
 
 
 def _racing(runs: Sequence[Run], names: Sequence[str]) -> dict[str, Run]:

@@ -16,8 +16,8 @@ from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
 
 
-def html(runs: Sequence[Run]) -> str:
-    """The page for these runs, in the order given."""
+def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
+    """The page for these runs, in the order given; remarks are what else there is to know of them."""
     if not runs:
         raise BadInput("a report needs at least one run: name one or more run folders")
     names = measures.labels(runs)
@@ -40,7 +40,7 @@ def html(runs: Sequence[Run]) -> str:
         finished=[run.summary is not None for run in runs],
         headline=headline(runs, names),
         others=others(runs, names),
-        notes=notes(runs, names),
+        notes=[*remarks, *notes(runs, names)],
         targets=measures.targets(runs),
         curves=curves,
         bars=bars,
@@ -54,10 +54,10 @@ def html(runs: Sequence[Run]) -> str:
     )
 
 
-def write(folders: Sequence[Path], out: Path) -> Path:
+def write(folders: Sequence[Path], out: Path, *, remarks: Sequence[str] = ()) -> Path:
     """The page for these run folders, written whole or not at all; a folder named twice counts once."""
     runs = [load(folder) for folder in {Path(folder).resolve(): folder for folder in folders}.values()]
-    page = html(runs).encode(errors="replace")
+    page = html(runs, remarks).encode(errors="replace")
     out = Path(out)
     if out.is_dir():
         raise BadInput(f"{out} is a folder: name a file to write, for example {out / 'report.html'}")

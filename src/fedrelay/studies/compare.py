@@ -2,6 +2,9 @@
 
 The file is a configuration as `fedrelay run` takes it, with a table `[runs.NAME]` for every run that says what differs
 in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy the target of the others.
+
+A run that names another method keeps what the section says and the new method knows too (`fraction`, say); what was left
+out is told.
 """
 
 from __future__ import annotations
@@ -9,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,6 +30,7 @@ from fedrelay import config, files, report
 from fedrelay.config import schema
 from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
+from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
@@ -47,6 +51,8 @@ class Job:
     seed: int
     tables: config.Tables
     folder: Path
+    left_out: tuple[str, ...] = ()
+    """What the file says for all runs and this one does not know."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,11 @@ def compare(
     sets: Sequence[str] = (),
     jobs: int = 1,
     data_dir: Path | None = None,
-) -> list[Row]:
-    """Do every run of the file that is not done yet; write results.json, results.md and report.html."""
+) -> tuple[list[Row], list[str]]:
+    """Do every run of the file that is not done yet; write results.json, results.md and report.html.
+
+    Besides the rows: what to know before they are compared.
+    """
     within("jobs", jobs, least=1)
     todo, reference = plan(config.read(path), out, sets)
     for job in todo:
@@ -89,8 +98,35 @@ def compare(
             rest = [aimed(job, first, failures) for job in rest]
         failures |= carry_out(rest, live, pool, data_dir)
     rows = rows_of(todo, failures)
-    write(rows, todo, failures, out, path.stem)
-    return rows
+    done = [job for job in todo if (job.name, job.seed) not in failures]
+    missing = left_out(todo)
+    remarks = [*missing, *unlike(done)]
+    write(rows, remarks, out, path.stem)
+    if done:
+        report.write([job.folder for job in done], out / "report.html", remarks=missing)  # the page finds the others
+    return rows, remarks
+
+
+def left_out(todo: Sequence[Job]) -> list[str]:
+    """What runs do not have of what the file says for all, run by run."""
+    return [
+        f"{job.name} does without {', '.join(job.left_out)} of the file, which {named(job)} does not know."
+        for job in {job.name: job for job in todo}.values()
+        if job.left_out
+    ]
+
+
+def named(job: Job) -> str:
+    """What the sections name in which something is left out."""
+    sections = dict.fromkeys(key.partition(".")[0] for key in job.left_out)
+    return " and ".join(str(job.tables[section]["name"]) for section in sections)
+
+
+def unlike(done: Sequence[Job]) -> list[str]:
+    """Whether runs did more in a round than others; of several seeds the first speaks."""
+    first = {job.name: job for job in reversed(done)}
+    names = list(dict.fromkeys(job.name for job in done))
+    return effort.notes([report.load(first[name].folder) for name in names], names)
 
 
 def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Job], str | None]:
@@ -106,23 +142,53 @@ def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Jo
             raise BadInput(f"seeds must be a list of whole numbers such as [0, 1, 2], not {seeds!r}")
     jobs = []
     for name, changes in runs.items():
-        one = config.override(merged(tables, changes), sets)
+        own, left_out = merged(tables, changes)
+        one = config.override(own, sets)
         for seed in seeds if several else [one.get("seed", config.NUMBERS["seed"])]:
             folder = out / re.sub(r"[^\w.+=-]+", "_", name)
-            jobs.append(Job(name, seed, {**one, "seed": seed}, folder / f"seed-{seed}" if several else folder))
+            place = folder / f"seed-{seed}" if several else folder
+            jobs.append(Job(name, seed, {**one, "seed": seed}, place, tuple(left_out)))
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
         raise BadInput(f"two runs would share a folder: give runs and seeds different names, not {list(runs)}")
     return jobs, reference
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables with these changes; a table that names something else replaces the old one whole."""
-    result = dict(base)
-    for key, value in changes.items():
-        old = result.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("name") in (None, old.get("name")):
-            result[key] = merged(old, value)
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The tables with these changes, and what of the old ones the new ones do not know, so that it is left out.
+
+    A section that names something else keeps what that knows too. Inside a section a table that names something else
+    replaces the old one whole.
+    """
+    result, left_out = dict(base), []
+    for section, value in changes.items():
+        old = result.get(section)
+        if not isinstance(value, Mapping) or not isinstance(old, Mapping):
+            result[section] = value
+            continue
+        known = None if value.get("name") in (None, old.get("name")) else keys_of(section, value["name"])
+        kept = dict(old) if known is None else {key: item for key, item in old.items() if key in known}
+        left_out += [f"{section}.{key}" for key in old if key not in (*kept, *value)]
+        result[section] = joined(kept, value)
+    return result, left_out
+
+
+def keys_of(section: str, name: object) -> Collection[str] | None:
+    """What a section that names this knows; a name that does not exist is refused later, when the run is built."""
+    try:
+        return config.keys_of(section, name)
+    except BadInput:
+        return ()
+
+
+def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """One table over another; inside, a table that names something else replaces the old one whole."""
+    result = dict(old)
+    for key, value in new.items():
+        before = result.get(key)
+        same = isinstance(before, Mapping) and isinstance(value, Mapping)
+        if same and value.get("name") in (None, before.get("name")):
+            result[key] = joined(before, value)
         else:
             result[key] = value
     return result
@@ -178,7 +244,7 @@ def aimed(job: Job, first: Sequence[Job], failures: Mapping[tuple[str, int], str
     if not found or len(found) < len(summaries):
         raise RunFailed(f"the reference {first[0].name!r} has no accuracy to measure the others against")
     target = {"evaluate": {**job.tables.get("evaluate", {}), "target": statistics.fmean(found)}}
-    return Job(job.name, job.seed, {**job.tables, **target}, job.folder)
+    return replace(job, tables={**job.tables, **target})
 
 
 def summary_of(job: Job) -> Summary:
@@ -197,18 +263,13 @@ def rows_of(todo: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> lis
     return rows
 
 
-def write(
-    rows: Sequence[Row], todo: Sequence[Job], failures: Mapping[tuple[str, int], str], out: Path, title: str
-) -> None:
+def write(rows: Sequence[Row], remarks: Sequence[str], out: Path, title: str) -> None:
     """The results beside the runs."""
     content = [
         {"name": row.name, "failed": list(row.failed), "summaries": list(map(asdict, row.summaries))} for row in rows
     ]
     files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
-    files.write(out / "results.md", markdown(rows, title).encode())
-    folders = [job.folder for job in todo if (job.name, job.seed) not in failures]
-    if folders:
-        report.write(folders, out / "report.html")
+    files.write(out / "results.md", markdown(rows, title, remarks).encode())
 
 
 def millions(value: float) -> str:
@@ -277,12 +338,12 @@ def table(rows: Sequence[Row]) -> Table:
     return result
 
 
-def markdown(rows: Sequence[Row], title: str) -> str:
+def markdown(rows: Sequence[Row], title: str, remarks: Sequence[str] = ()) -> str:
     """For documents."""
     columns, shares, reached = headings(rows)
     text = markdown_table(columns, [cells_of(row, shares, reached) for row in rows], words=1)
-    failed = "".join(f"\n- {row.name} failed: {reason}" for row in rows for reason in row.failed)
-    return f"# {title}\n\n{text}\n{failed}\n" if failed else f"# {title}\n\n{text}\n"
+    said = [*remarks, *(f"{row.name} failed: {reason}" for row in rows for reason in row.failed)]
+    return f"# {title}\n\n{text}\n" + ("\n" + "".join(f"- {line}\n" for line in said) if said else "")
 
 
 @contextmanager

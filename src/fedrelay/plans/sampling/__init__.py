@@ -3,7 +3,19 @@
 from collections.abc import Callable
 
 from fedrelay.plans.sampling.basic import BySize, Full, Multinomial, Original, Subset, Uniform
-from fedrelay.plans.sampling.sampler import Distributions, Draw, Drawn, Sampler, check, draw, share, weight_variance
+from fedrelay.plans.sampling.sampler import (
+    Distributions,
+    Draw,
+    Drawn,
+    Sampler,
+    Usually,
+    check,
+    check_fraction,
+    draw,
+    share,
+    taking_part,
+    weight_variance,
+)
 from fedrelay.plans.sampling.similarity import BySimilarity
 from fedrelay.plans.sampling.target import Census, Target
 from fedrelay.plans.sampling.urns import Urn, Urns, by_clusters, by_size, multinomial
@@ -35,11 +47,14 @@ __all__ = [
     "Uniform",
     "Urn",
     "Urns",
+    "Usually",
     "by_clusters",
     "by_size",
     "check",
+    "check_fraction",
     "draw",
     "multinomial",
     "share",
+    "taking_part",
     "weight_variance",
 ]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, within
 from fedrelay.plans.grouping.groups import Groups
 from fedrelay.types import Outcome, Survey, Tree
 
@@ -108,6 +108,33 @@ def weight_variance(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
         weight = sizes[one.index] / held if one.weight is None else one.weight
         found += (weight - p) ** 2 - p**2
     return found
+
+
+FEW = 20
+"""With so few clients everybody takes part in every round, unless the user says otherwise."""
+
+
+@dataclass(frozen=True)
+class Usually:
+    """The fraction that nobody has given: this one, and everybody where there are few clients."""
+
+    fraction: float = 0.2
+
+    def among(self, clients: int) -> float:
+        return 1.0 if clients <= FEW else self.fraction
+
+
+def check_fraction(fraction: float | Usually) -> None:
+    """Refuse what is no share of the clients."""
+    within("fraction", fraction.fraction if isinstance(fraction, Usually) else fraction, above=0, most=1)
+
+
+def taking_part(fraction: float | Usually, groups: Groups) -> int:
+    """How many of these groups take part. It is the number of clients that is few, not that of groups, so that methods
+    with groups and without have the same fraction unless they are told."""
+    if isinstance(fraction, Usually):
+        fraction = fraction.among(len(groups) if len(groups) > FEW else sum(map(len, groups)))
+    return share(fraction, len(groups))
 
 
 def share(fraction: float, total: int) -> int:
