@@ -18,7 +18,7 @@ from fedrelay import (
 )
 from fedrelay.algorithms import Change, method
 from fedrelay.data import Federation
-from fedrelay.errors import BadInput, RunFailed
+from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import adapted, advance, deployed, start, train
 from fedrelay.runs.record import Recorder
@@ -33,6 +33,7 @@ __all__ = [
     "AdamW",
     "BadInput",
     "Change",
+    "DroppedClients",
     "Evaluate",
     "Federation",
     "Recorder",

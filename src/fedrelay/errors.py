@@ -1,4 +1,4 @@
-"""The two ways things go wrong: what was asked for cannot be, or a run could not go on."""
+"""The two ways things go wrong: what was asked for cannot be, or a run could not go on; and what is worth a warning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class BadInput(ValueError):
 
 class RunFailed(RuntimeError):
     """A run had to stop; the message names round, clients and reasons; the last good state is kept (exit code 1)."""
+
+
+class DroppedClients(UserWarning):
+    """Clients were lost in a run, which goes on without them; said once a run, at the first (commands name them all)."""
 
 
 def within(

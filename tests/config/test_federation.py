@@ -187,3 +187,30 @@ def test_every_name_of_the_data_section_says_what_it_is_and_hides_no_option():
     for target in DATA.values():
         assert target.__doc__
         assert not set(schema.parameters(target)) & set(OPTIONS)
+
+
+@pytest.mark.parametrize("own", ["digits", "table"])
+def test_every_source_can_hold_a_validation_set_out_and_who_has_what_stays_the_same(own, tmp_path):
+    named = {"name": "digits", "clients": 5}
+    if own == "table":
+        named = {"name": "table", "path": str(table_of_hospitals(tmp_path)), "label": "ill", "client": "hospital"}
+    whole, resolved = federate(named, 0)
+    held, stated = federate({**named, "validation": 0.25}, 0)
+    assert stated["validation"] == 0.25
+    assert stated["split"] == resolved["split"]
+    assert len(held.validation) + sum(held.sizes) == sum(whole.sizes)
+    assert len(held.validation) == pytest.approx(0.25 * sum(whole.sizes), abs=len(whole))
+    again, _ = federate(stated, 0)
+    assert torch.equal(again.validation_rows, held.validation_rows)
+    assert resolved["validation"] == 0.0
+    assert whole.validation is None
+
+
+def test_models_are_judged_by_the_validation_set_where_that_is_asked_for():
+    tables = {"data": {"name": "digits", "clients": 5}, "model": {"name": "logistic"}, "algorithm": {"name": "fedavg"}}
+    asked = {**tables, "evaluate": {"on": "validation"}}
+    with pytest.raises(BadInput, match=r"\[evaluate\].on is validation, but nothing is held out"):
+        config.build(asked)
+    built = config.build({**asked, "data": {**tables["data"], "validation": 0.2}})
+    assert len(built.judged_by) == len(built.federation.validation_rows)
+    assert len(config.build(tables).judged_by) == len(built.federation.test)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrelay.data import Examples, Federation, Iid, Natural, OneClass, QuantitySkew, Source
-from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, with_tests
+from fedrelay.data import Dirichlet, Examples, Federation, Iid, Natural, OneClass, QuantitySkew, Source, digits
+from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, with_tests, with_validation
 from fedrelay.errors import BadInput
 
 
@@ -123,3 +123,37 @@ def test_a_client_without_a_test_part_says_so() -> None:
         with_tests(federation, [np.array([0])])
     with pytest.raises(BadInput, match="test rows must be 0 to 0, found 1 to 1"):
         with_tests(federation, [np.array([1]), np.array([1])])
+
+
+def test_the_validation_set_is_a_share_of_every_clients_own_rows_and_nobody_trains_on_it():
+    whole = Federation.split(digits(), Dirichlet(alpha=0.5), 10, 0)
+    held = with_validation(whole, 0.2, seed=3)
+    rows = set(held.validation_rows.tolist())
+    assert len(held.validation) == len(rows)
+    for client in range(10):
+        before, after = set(whole.client(client).rows.tolist()), set(held.client(client).rows.tolist())
+        assert before - after == before & rows  # what a client lacks now is in the validation set
+        assert len(before & rows) == max(round(0.2 * len(before)), 1)
+    assert torch.equal(held.validation.y, whole.source.train.y[held.validation_rows])
+    assert torch.equal(held.evaluated.y, whole.evaluated.y)
+    assert held.validation_rows.equal(with_validation(whole, 0.2, seed=3).validation_rows)
+    assert not held.validation_rows.equal(with_validation(whole, 0.2, seed=4).validation_rows)
+    assert held.pooled().validation_rows.equal(held.validation_rows)
+    assert whole.validation is None
+
+
+def test_a_client_with_one_example_keeps_it_and_one_with_two_gives_one():
+    held = with_validation(Federation.of(digits(), [np.array([0]), np.array([1, 2])]), 0.1)
+    assert held.sizes == (1, 1)
+    assert len(held.validation) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1])
+def test_a_share_that_leaves_nothing_is_refused(share):
+    with pytest.raises(BadInput, match="the share of the validation set"):
+        with_validation(Federation.split(digits(), Iid(), 10), share)
+
+
+def test_where_nobody_has_two_examples_there_is_no_validation_set():
+    with pytest.raises(BadInput, match="no client has two examples"):
+        with_validation(Federation.of(digits(), [np.array([0]), np.array([1])]), 0.1)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import tomllib
 
 import pytest
 import tomli_w
 from invented_runs import round_log
 from rich.console import Console
 
-from fedrelay import BadInput
+from fedrelay import BadInput, config
 from fedrelay.cli import main
-from fedrelay.studies.tune import Trial, advice, give_up_hopeless, trials_of, tune, values_of
+from fedrelay.runs import record as record_module
+from fedrelay.studies import tune as tune_module
+from fedrelay.studies.trials import Attempt, Trial, advice, give_up_hopeless, trials_of
+from fedrelay.studies.tune import tune, values_of
 
 TABLES = {
     "rounds": 8,
@@ -49,22 +53,25 @@ def test_a_sweep_repeated_in_its_folder_trains_nothing_and_says_the_same(tmp_pat
     first = tune(TABLES, {"local.lr": [0.1, 0.5]}, tmp_path, quiet())
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/checkpoint/*")}
     again = tune(TABLES, {"local.lr": [0.1, 0.5]}, tmp_path, quiet())
-    assert [(t.settings, t.best, t.rounds) for t in again] == [(t.settings, t.best, t.rounds) for t in first]
+    assert [(t.settings, t.figure, t.rounds) for t in again] == [(t.settings, t.figure, t.rounds) for t in first]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/checkpoint/*")} == times
 
 
 def test_values_below_half_of_the_best_are_hopeless(tmp_path):
     trials = trials_of({"local.lr": [1, 2, 3, 4]}, tmp_path)
     for trial, best in zip(trials, (0.8, 0.41, 0.39, None), strict=True):
-        trial.logs = [round_log(2, best)]
+        trial.attempts[0].logs = [round_log(2, best)]
     give_up_hopeless(trials)
     assert [bool(trial.stopped) for trial in trials] == [False, False, True, False]
     assert trials[2].stopped == "hopeless: 39.0% at round 2, where the best has 80.0%"
 
 
-def test_without_accuracies_the_loss_decides(tmp_path):
+def test_where_the_loss_is_the_headline_the_lower_one_is_better_and_nobody_is_hopeless(tmp_path):
     trials = trials_of({"local.lr": [1, 2]}, tmp_path)
-    trials[0].logs, trials[1].logs = [round_log(2, None, 3.0)], [round_log(2, None, 1.0)]
+    for trial, loss in zip(trials, (3.0, 1.0), strict=True):
+        trial.headline, trial.attempts[0].logs = ("loss", False), [round_log(2, None, loss)]
+    give_up_hopeless(trials)
+    assert not any(trial.stopped for trial in trials)
     assert max(trials, key=lambda trial: trial.merit) is trials[1]
 
 
@@ -72,16 +79,77 @@ def test_several_settings_are_combined(tmp_path):
     trials = trials_of({"local.lr": [0.1, 0.2], "algorithm.mu": [1, 2, 3]}, tmp_path)
     assert len(trials) == 6
     assert trials[1].name == "lr = 0.1, mu = 2"
-    assert len({trial.folder for trial in trials}) == 6
+    assert len({trial.attempts[0].folder for trial in trials}) == 6
+
+
+def test_a_trial_is_judged_by_the_mean_of_its_last_tests_over_all_seeds(tmp_path):
+    (trial,) = trials_of({"local.lr": [1]}, tmp_path, seeds=(3, 4))
+    trial.last = 2
+    assert [attempt.folder for attempt in trial.attempts] == [tmp_path / "1" / "seed-3", tmp_path / "1" / "seed-4"]
+    first, second = trial.attempts
+    first.logs = [round_log(1, 0.9), round_log(2, None), round_log(3, 0.4), round_log(4, 0.6)]
+    assert trial.figure is None  # of the other seed there is nothing yet
+    second.logs = [round_log(1, 0.7)]
+    assert trial.figure == pytest.approx((0.5 + 0.7) / 2)
+    assert trial.best == pytest.approx((0.9 + 0.7) / 2)
+
+
+def trial_of(value, folder, **changes):
+    return Trial({"local.lr": value}, [Attempt(folder, None, [round_log(1, 0.5)])], **changes)
 
 
 def test_the_advice_says_when_the_best_is_at_the_edge(tmp_path):
     grid = {"local.lr": [0.1, 0.2, 0.4]}
     for best, word in ((0.4, "largest"), (0.1, "smallest")):
-        told = advice([Trial({"local.lr": best}, tmp_path, [round_log(1, 0.5)])], grid)
-        assert told == f"Best: --set local.lr={best}\nlocal.lr = {best} is the {word} that was tried: try beyond it"
-    assert advice([Trial({"local.lr": 0.2}, tmp_path, [round_log(1, 0.5)])], grid) == "Best: --set local.lr=0.2"
-    assert "try smaller" in advice([Trial({"local.lr": 0.2}, tmp_path, stopped="failed: …")], grid)
+        edge = f"local.lr = {best} is the {word} that was tried: try beyond it"
+        assert advice([trial_of(best, tmp_path)], grid) == [f"Best: --set local.lr={best}", edge]
+    assert advice([trial_of(0.2, tmp_path)], grid) == ["Best: --set local.lr=0.2"]
+    (told,) = advice([trial_of(0.2, tmp_path, stopped="failed: …")], grid)
+    assert "try smaller" in told
+
+
+def test_the_test_set_is_looked_at_once_and_only_for_the_best(tmp_path, monkeypatch):
+    """Whoever evaluates on as many examples as the test set has is counted."""
+    looked = []
+
+    def counted(where, real):
+        def evaluate(predictor, examples, workspaces):
+            looked.append((where, len(examples)))
+            return real(predictor, examples, workspaces)
+
+        return evaluate
+
+    for module in (record_module, tune_module):
+        monkeypatch.setattr(module, "evaluate", counted(module.__name__, module.evaluate))
+    ranked = tune({**TABLES, "rounds": 2}, {"local.lr": [0.1, 0.5]}, tmp_path, quiet())
+    federation = config.build({**TABLES, "data": {**TABLES["data"], "validation": 0.1}}).federation
+    by_part = {where: {size for there, size in looked if there == where} for where, _ in looked}
+    assert by_part[record_module.__name__] == {len(federation.validation_rows)}
+    assert looked[-1] == (tune_module.__name__, len(federation.evaluated))
+    assert [where for where, _ in looked].count(tune_module.__name__) == 1
+    assert len(federation.evaluated) != len(federation.validation_rows)
+    assert [trial.test is None for trial in ranked] == [False, True]
+
+
+def test_the_share_that_is_held_out_can_be_said(tmp_path):
+    tables = {**TABLES, "rounds": 1, "data": {"name": "digits", "clients": 10, "validation": 0.3}}
+    tune(tables, {"local.lr": [0.5]}, tmp_path, quiet())
+    assert tomllib.loads((tmp_path / "0.5" / "config.toml").read_text())["data"]["validation"] == 0.3
+
+
+def test_several_seeds_and_jobs_give_a_mean_a_table_and_a_page(tmp_path):
+    several = tune({**TABLES, "rounds": 2}, {"local.lr": [0.1, 0.5]}, tmp_path / "a", quiet(), seeds=(0, 1), jobs=2)
+    one = tune({**TABLES, "rounds": 2}, {"local.lr": [0.1, 0.5]}, tmp_path / "b", quiet())
+    assert several[0].settings == {"local.lr": 0.5}
+    assert several[0].attempts[0].figures("accuracy") == one[0].attempts[0].figures("accuracy")  # seed 0 is the default
+    kept = json.loads((tmp_path / "a" / "tune.json").read_text())
+    assert [len(row["test"] or ()) for row in kept] == [2, 0]
+    text = (tmp_path / "a" / "results.md").read_text()
+    assert "validation accuracy" in text
+    assert "on the test set, which nothing was chosen by" in text
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert "Validation accuracy over rounds" in page
+    assert "Test accuracy" not in page
 
 
 def test_values_are_read_as_numbers_where_they_are():
@@ -108,6 +176,10 @@ def test_the_command_prints_the_table_and_what_to_do(tmp_path, capsys, monkeypat
         (["--lr", "0.1,-1"], "lr must be at least 0"),
         (["--lr", "0.1", "--over", "local.lr=2"], "local.lr is given twice"),
         (["--over", "mu"], "expected key=values"),
+        (["--lr", "0.1", "--seeds", "0,x"], "--seeds 0,x: expected whole numbers"),
+        (["--lr", "0.1", "--seeds", "1,1"], "seeds: give different values"),
+        (["--lr", "0.1", "--jobs", "0"], "jobs must be at least 1"),
+        (["--lr", "0.1", "--set", "data.validation=1.5"], "[data].validation"),
         (["--over", "algorithm.mu=1,2"], "unknown key 'mu'"),
     ],
 )

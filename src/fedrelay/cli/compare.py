@@ -49,7 +49,10 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     text = "another setting to try; can be repeated, and all combinations are tried"
     parser.add_argument("--over", action="append", default=[], metavar="A.B=C,D,…", help=text)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
-    parser.add_argument("--out", type=Path, help="where the runs go (default: runs/tune-NAME OF FILE)")
+    parser.add_argument("--seeds", metavar="A,B,…", help="repeat every trial with these seeds and take the mean")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    text = "where runs, results and report.html go (default: runs/tune-NAME OF FILE)"
+    parser.add_argument("--out", type=Path, help=text)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_tune)
 
@@ -57,10 +60,20 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
 def run_tune(options: argparse.Namespace) -> int:
     grid = grid_of(options)
     out: Path = options.out or Path("runs") / f"tune-{options.file.stem}"
-    ranked = tune.tune(config.read(options.file, options.set), grid, out, ERR, options.data_dir)
+    tables, seeds = config.read(options.file, options.set), seeds_of(options)
+    ranked = tune.tune(tables, grid, out, ERR, seeds=seeds, jobs=options.jobs, data_dir=options.data_dir)
     OUT.print(tune.board(ranked))
-    OUT.print(tune.advice(ranked, grid), soft_wrap=True)
+    OUT.print("\n".join(tune.advice(ranked, grid)), soft_wrap=True)
+    OUT.print(f"Results are in {out}: results.md, tune.json, report.html.", soft_wrap=True)
     return 1 if ranked[0].stopped else 0
+
+
+def seeds_of(options: argparse.Namespace) -> list[int]:
+    """The seeds of the command line; none are the configuration's."""
+    found = [] if options.seeds is None else tune.values_of(options.seeds, "--seeds")
+    if not all(type(seed) is int for seed in found):
+        raise BadInput(f"--seeds {options.seeds}: expected whole numbers with commas between, such as 0,1,2")
+    return found
 
 
 def grid_of(options: argparse.Namespace) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from fedrelay.config.federation import keys_of as data_keys
 from fedrelay.config.local import build_local
 from fedrelay.config.method import build_method, with_fraction
 from fedrelay.config.method import keys_of as method_keys
-from fedrelay.data import Federation
+from fedrelay.data import Examples, Federation
 from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
 from fedrelay.models import MODELS
@@ -92,6 +92,12 @@ class Experiment:
         return str(self.tables["algorithm"]["name"])
 
     @property
+    def judged_by(self) -> Examples:
+        """What the model is tested on as rounds go by."""
+        held = self.federation.validation if self.evaluate.on == "validation" else None
+        return self.federation.evaluated if held is None else held
+
+    @property
     def fingerprint(self) -> str:
         """A hash of all that decides the results; it names the run."""
         content = {key: value for key, value in self.tables.items() if key not in HARMLESS}
@@ -106,7 +112,7 @@ class Experiment:
             folder,
             self.algorithm,
             self.engine,
-            self.federation.evaluated,
+            self.judged_by,
             name=self.name,
             evaluate=self.evaluate,
             resume=resume,
@@ -131,6 +137,8 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     algorithm, resolved_algorithm = build_method(part["algorithm"], local)
     federation, resolved_data = federate(part["data"], seed, data_dir)
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
+    if evaluate.on == "validation" and federation.validation_rows is None:
+        raise BadInput("[evaluate].on is validation, but nothing is held out for it: say [data] validation = 0.1")
     if algorithm.pooled:
         federation = federation.pooled()
     model, resolved_model = named(MODELS, part["model"], "[model]", {})

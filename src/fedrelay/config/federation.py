@@ -22,6 +22,7 @@ from fedrelay.data import (
     hold_out,
     matched_tests,
     owned_tests,
+    with_validation,
 )
 from fedrelay.data.locate import data_folder
 from fedrelay.data.own import from_folder, from_table
@@ -37,7 +38,7 @@ OWN: dict[str, Callable[..., Any]] = {"table": from_table, "folder": from_folder
 DATA: dict[str, Callable[..., Any]] = {**SOURCES, **{name: entry.reader for name, entry in FILES.items()}, **OWN}
 """Every name that [data] knows."""
 
-OPTIONS = ("partition", "augment", "exemplars", "client_tests", "split")
+OPTIONS = ("partition", "augment", "exemplars", "client_tests", "validation", "split")
 
 
 def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None = None) -> tuple[Federation, Tables]:
@@ -45,7 +46,8 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
 
     Besides the data set's own options the table takes `clients`, `partition`, `augment` (crop and flip at every
     access), `exemplars` (so many test examples per class become public), `client_tests` (every client has a test part:
-    a share of its size with its class mix, or "owned") and `split` (the fingerprint expected).
+    a share of its size with its class mix, or "owned"), `validation` (a share of every client's training data becomes the
+    validation set) and `split` (the fingerprint expected).
     """
     values = dict(values)
     name = values.pop("name", None)
@@ -69,8 +71,10 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
             f"[data].split is {expected[:12]}…, but this data set and partition give "
             f"{federation.fingerprint[:12]}…: clients would not have the examples they had in that run"
         )
+    fingerprint = federation.fingerprint  # of who has what, whether it is trained on or held out
+    federation, prepared["validation"] = with_validation_set(federation, options.get("validation", 0.0), seed)
     resolved |= prepared | {"clients": len(federation), "partition": schema.plain(partition, CHOICES)}
-    return federation, {"name": name} | resolved | {"split": federation.fingerprint}
+    return federation, {"name": name} | resolved | {"split": fingerprint}
 
 
 def keys_of(name: object) -> list[str]:
@@ -102,6 +106,17 @@ def with_client_tests(federation: Federation, wanted: Any, seed: int) -> Federat
         return owned_tests(federation) if share is None else matched_tests(federation, share, seed=seed)
     except BadInput as error:
         raise BadInput(f"[data].client_tests: {error}") from error
+
+
+def with_validation_set(federation: Federation, wanted: Any, seed: int) -> tuple[Federation, float]:
+    """The federation without its validation set, which it has beside it, and the share that this is; 0 is none."""
+    share = schema.convert(wanted, float, "[data].validation")
+    if not share:
+        return federation, share
+    try:
+        return with_validation(federation, share, seed=seed), share
+    except BadInput as error:
+        raise BadInput(f"[data].validation: {error}") from error
 
 
 def augmented(source: Source) -> Augment:

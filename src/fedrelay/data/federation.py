@@ -93,6 +93,8 @@ class Federation:
     test_order: torch.Tensor | None = None
     test_starts: torch.Tensor | None = None
     """With `test_order`: which rows of the test set are each client's own test part, where a paper has one."""
+    validation_rows: torch.Tensor | None = None
+    """Training rows that were held out of all clients, so that settings are chosen by them and not by the test set."""
 
     @classmethod
     def of(cls, source: Source, rows: Sequence[Rows]) -> Federation:
@@ -167,6 +169,11 @@ class Federation:
         """What the model is tested on: all test parts of clients that have them, otherwise the whole test set."""
         return self.test if self.test_order is None else self.test.picked(self.test_order)
 
+    @property
+    def validation(self) -> Store | None:
+        """What settings are chosen by: the examples that were held out of the clients' training data, if some were."""
+        return None if self.validation_rows is None else self.source.train.picked(self.validation_rows)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of who has which examples: two splits with the same one are the same split."""
@@ -199,4 +206,5 @@ class Federation:
 
     def pooled(self) -> Federation:
         """The same examples as one client: the centralised reference."""
-        return Federation(self.source, self.order, torch.tensor([0, len(self.order)]))
+        starts = torch.tensor([0, len(self.order)])
+        return Federation(self.source, self.order, starts, validation_rows=self.validation_rows)

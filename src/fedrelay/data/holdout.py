@@ -1,4 +1,5 @@
-"""Parts taken from the test set: public exemplars for everybody, and a test part for every client."""
+"""Parts that are set aside: of the test set, public exemplars and a test part for every client; of the clients' training
+data, a validation set."""
 
 from __future__ import annotations
 
@@ -97,6 +98,32 @@ def with_tests(federation: Federation, rows: Sequence[Rows]) -> Federation:
         raise BadInput(f"test rows must be 0 to {len(federation.test) - 1}, found {order.min()} to {order.max()}")
     starts = np.concatenate([[0], np.cumsum([len(part) for part in rows])]).astype(np.int64)
     return replace(federation, test_order=torch.from_numpy(order), test_starts=torch.from_numpy(starts))
+
+
+def with_validation(federation: Federation, share: float, *, seed: int = 0) -> Federation:
+    """The same clients without a share of their training rows, which are the federation's validation set: nobody trains
+    on them, and settings are chosen by them.
+
+    At least one example of every client is held out and one is left, where there are two. It has nothing to do with the
+    validation part that a client keeps for itself at a visit (`[local] validation`), which is taken from the rest.
+    """
+    within("the share of the validation set", share, above=0)
+    if share >= 1:
+        raise BadInput(f"the share of the validation set must be below 1, not {share:g}: 0.1 leaves most to train on")
+    rng = seeds.rng(seed, "validation set")
+    left: list[torch.Tensor] = []
+    held: list[torch.Tensor] = []
+    for start, size in zip(federation.starts.tolist(), federation.sizes, strict=False):
+        rows = federation.order[start : start + size]
+        count = min(max(round(share * size), 1), size - 1)
+        chosen = torch.zeros(size, dtype=torch.bool)
+        chosen[torch.from_numpy(rng.permutation(size)[:count])] = True
+        left.append(rows[~chosen])
+        held.append(rows[chosen])
+    if not sum(map(len, held)):
+        raise BadInput("no client has two examples, so none can be held out: there is no validation set")
+    starts = torch.tensor([0, *np.cumsum([len(rows) for rows in left])])
+    return replace(federation, order=torch.cat(left), starts=starts, validation_rows=torch.cat(held))
 
 
 def _refuse_shortage(stock: Rows, wanted: Rows, share: float, *, repeat: bool) -> None:

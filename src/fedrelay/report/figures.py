@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Measure:
-    """What is drawn upwards."""
+    """What is drawn upwards; `{judged}` in its title is what models are tested on."""
 
     of: Callable[[RoundLog], float | None]
     title: str
@@ -55,8 +55,8 @@ class Measure:
     factor: float = 1
 
 
-ACCURACY = Measure(lambda log: log.accuracy, "Test accuracy", "%{y:.1f} %", 100)
-LOSS = Measure(lambda log: log.loss, "Test loss")
+ACCURACY = Measure(lambda log: log.accuracy, "{judged} accuracy", "%{y:.1f} %", 100)
+LOSS = Measure(lambda log: log.loss, "{judged} loss")
 TRAIN_LOSS = Measure(lambda log: log.train_loss, "Training loss")
 
 
@@ -97,10 +97,12 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     hops = Scale("Hops one after another", measures.hops)
     clock = Scale("Simulated seconds since the start", measures.clock)
     main = ACCURACY if _has(runs, ACCURACY) else LOSS
+    judged = measures.judged_on(runs)
     found: list[Figure] = []
 
     def add(key: str, measure: Measure, over: str, caption: str, scale: Scale, *, wide: bool = False) -> None:
         if _has(runs, measure):
+            measure = replace(measure, title=measure.title.format(judged=judged))
             spec = _lines(runs, names, measure, scale)
             found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide))
 
@@ -110,7 +112,7 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     if any(measures.clock(run) for run in runs):
         add("clock", main, "simulated time", "As the speeds and bandwidths of [latency] have it.", clock)
     if main is ACCURACY:
-        add("loss", LOSS, "rounds", "On the central test set.", rounds)
+        add("loss", LOSS, "rounds", f"On the central {judged.lower()} set.", rounds)
     add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", rounds)
     return found
 

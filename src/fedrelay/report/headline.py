@@ -89,14 +89,16 @@ def _not_reached(racing: dict[str, Run]) -> str:
     accuracy, leading = _fewest(racing, lambda run: _negative(measures.best_accuracy(run)))
     if accuracy is not None:
         shares, targets = measures.shares(list(racing.values())), measures.targets(list(racing.values()))
-        best = f"{_listed(leading)} has the best accuracy: {measures.percent(-accuracy)}."
+        judged = "validation " if measures.judged_on(list(racing.values())) == "Validation" else ""
+        best = f"{_listed(leading)} has the best {judged}accuracy: {measures.percent(-accuracy)}."
         if shares and len(targets) == 1:
             goal = f"{measures.share_text(shares[0])} of the target ({measures.percent(targets[0])})"
             return f"No run reached {goal}; {best}"
         return best
     loss, lowest = _fewest(racing, measures.final_loss)
     if loss is not None:
-        return f"{_listed(lowest)} has the lowest test loss: {loss:.4g}."
+        judged = measures.judged_on(list(racing.values())).lower()
+        return f"{_listed(lowest)} has the lowest {judged} loss: {loss:.4g}."
     return "Nothing has been evaluated yet."
 
 

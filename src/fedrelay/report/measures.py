@@ -46,6 +46,13 @@ def is_reference(run: Run) -> bool:
     return algorithm(run) == REFERENCE
 
 
+def judged_on(runs: Sequence[Run]) -> str:
+    """What the models of these runs were tested on, as the first word of a title."""
+    found = [run.config.get("evaluate") for run in runs]
+    chosen = {str(section.get("on", "test")) if isinstance(section, Mapping) else "test" for section in found}
+    return " or ".join(sorted(chosen)).capitalize()
+
+
 def planned(run: Run) -> int | None:
     """How many rounds were asked for."""
     rounds = run.config.get("rounds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fedrelay.errors import DroppedClients
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.record import Recorder
 from fedrelay.types import Chain, Engine, Outcome, Tree, Work
@@ -19,11 +21,13 @@ MOST_DROPS = 5
 
 def follow(recorder: Recorder, console: Console) -> None:
     """Run to the end, with a live display of accuracy, rounds per second and time left if this is a terminal."""
-    with bars(console) as progress:
+    with bars(console) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedClients)  # they are named below
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
         done = recorder.done()
         bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said="accuracy …")
         began, named, accuracy, told = time.perf_counter(), set[int](), "…", ""
+        lost: list[int] = []
         for log in recorder.run():
             if log.round <= done:  # of an earlier part of this run
                 began = time.perf_counter()
@@ -34,6 +38,10 @@ def follow(recorder: Recorder, console: Console) -> None:
             told = tell_engine(recorder.engine, told, console)
             tell_drops(log, named, console)
             tell_undescribed(log, console)
+            lost += [drop.client for drop in log.drops]
+        if len(lost) > len(named):
+            text = f"{recorder.name}: {len(lost)} visits were lost, of {len(set(lost))} client(s)"
+            console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def bars(console: Console) -> Progress:

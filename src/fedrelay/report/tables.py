@@ -55,13 +55,14 @@ def reached(runs: Sequence[Run]) -> list[Column]:
         values = [of(run) for run in runs]
         return Column(group, title, tuple(map(text, values)), _leading(runs, values, sign))
 
+    judged = measures.judged_on(runs)
     found = [
-        column("Test accuracy", "final", measures.final_accuracy, measures.percent, -1),
-        column("Test accuracy", "best", measures.best_accuracy, measures.percent, -1),
-        column("Test accuracy", "mean of last", _mean_accuracy, measures.percent, -1),
+        column(f"{judged} accuracy", "final", measures.final_accuracy, measures.percent, -1),
+        column(f"{judged} accuracy", "best", measures.best_accuracy, measures.percent, -1),
+        column(f"{judged} accuracy", "mean of last", _mean_accuracy, measures.percent, -1),
     ]
     if not any(measures.accuracies(run) for run in runs):
-        found = [column("Test loss", "final", measures.final_loss, measures.plain, 1)]
+        found = [column(f"{judged} loss", "final", measures.final_loss, measures.plain, 1)]
     costs: list[tuple[str, Callable[..., float | None], Callable[..., str]]] = [
         ("Rounds to", measures.rounds_to, measures.count),
         ("Traffic to", measures.traffic_to, measures.size),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from fedrelay import seeds
 from fedrelay.engines.relay import operator_threads
-from fedrelay.errors import BadInput, RunFailed
+from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
@@ -21,11 +22,15 @@ def train(
     algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | None = None, latency: Latency | None = None
 ) -> Iterator[State]:
     """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
-    have a virtual clock."""
+    have a virtual clock. The first clients that are lost raise a warning (`DroppedClients`), and the run goes on."""
     if state is None:
         state = start(algorithm, engine, latency)
+    warned = False
     while state.round < rounds:
         state = advance(algorithm, engine, state, latency)
+        if not warned and state.log is not None and state.log.drops:
+            warnings.warn(lost_clients(state.log), DroppedClients, stacklevel=2)
+            warned = True
         yield state
 
 
@@ -181,6 +186,16 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
             for number, outcome in enumerate(outcomes)
             for drop in outcome.dropped
         ),
+    )
+
+
+def lost_clients(log: RoundLog) -> str:
+    """What a user of Python is told at the first round in which clients are lost."""
+    first, others = log.drops[0], len(log.drops) - 1
+    more = f", and {others} more in this round" if others else ""
+    return (
+        f"round {log.round}: client {first.client} was dropped{more}; the run goes on without what they would have sent "
+        f"({first.reason}). This is said once; state.log.drops and rounds.jsonl name all"
     )
 
 

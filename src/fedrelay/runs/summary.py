@@ -17,14 +17,16 @@ from fedrelay.runs.log import RoundLog, Summary
 
 @dataclass(frozen=True)
 class Evaluate:
-    """When the model is tested on the central test set, and what is read off the curve.
+    """When the model is tested, on what, and what is read off the curve.
 
+    `on` is the central test set, or the validation set that `[data] validation` holds out of the clients' training data.
     `rounds_to` in the summary is the first round whose accuracy, averaged over the evaluations of the last `smooth`
     rounds, reaches a share of `target` (the accuracy one hopes for, such as the centralised one). `accuracy` in the
     summary is the mean of the `last` evaluations.
     """
 
     every: int = 5
+    on: Literal["test", "validation"] = "test"
     target: float = 1.0
     shares: tuple[float, ...] = (0.7, 0.8, 0.9)
     smooth: int = 5

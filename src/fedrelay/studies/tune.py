@@ -1,64 +1,46 @@
-"""A small sweep: the same run with different values of one setting (or a few), hopeless values stopped early."""
+"""A small sweep: the same run with different values of one setting (or a few), hopeless values stopped early.
+
+Values are chosen by a validation set that is held out of the clients' training data. The test set is looked at once, at
+the end, and only for the value that was chosen.
+"""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from fedrelay import config, files
-from fedrelay.errors import BadInput, RunFailed
+from fedrelay import config, files, report
+from fedrelay.errors import BadInput, DroppedClients, RunFailed, within
+from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
+from fedrelay.runs.loop import deployed
+from fedrelay.studies.compare import workers
+from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
+from fedrelay.tasks import Workspaces, evaluate
 
 RUNGS = (0.25, 0.5, 1.0)
 """At these shares of the rounds, values are compared."""
-LONGEST = 160
-"""How much of a reason is shown."""
-HOPELESS = 0.5
-"""A value is given up if its best accuracy so far is below this share of the best of all."""
+SHARE = 0.1
+"""Of every client's training data, held out to choose by if the configuration does not say."""
 
 
-@dataclass
-class Trial:
-    """One combination of values, and what has become of it."""
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a run: up to round `goal`."""
 
-    settings: Mapping[str, Any]
+    tables: config.Tables
     folder: Path
-    logs: list[RoundLog] = field(default_factory=list)
-    stopped: str = ""
-
-    @property
-    def name(self) -> str:
-        return ", ".join(f"{key.rpartition('.')[2]} = {value}" for key, value in self.settings.items())
-
-    @property
-    def rounds(self) -> int:
-        return self.logs[-1].round if self.logs else 0
-
-    @property
-    def best(self) -> float | None:
-        """The best accuracy so far."""
-        return max((log.accuracy for log in self.logs if log.accuracy is not None), default=None)
-
-    @property
-    def loss(self) -> float | None:
-        """The last test loss."""
-        return next((log.loss for log in reversed(self.logs) if log.loss is not None), None)
-
-    @property
-    def merit(self) -> tuple[bool, float]:
-        """What trials are ordered by: first those that got to the end; accuracy, or loss where there is none."""
-        if self.best is not None:
-            return not self.stopped, self.best
-        return not self.stopped, float("-inf") if self.loss is None else -self.loss
+    goal: int
+    data_dir: Path | None
 
 
 def tune(
@@ -66,104 +48,123 @@ def tune(
     grid: Mapping[str, Sequence[Any]],
     out: Path,
     live: Console,
+    *,
+    seeds: Sequence[int] = (),
+    jobs: int = 1,
     data_dir: Path | None = None,
 ) -> list[Trial]:
-    """Run every combination of the grid in a folder of its own, best first in the result, which `tune.json` keeps.
+    """Run every combination of the grid (with every seed) in a folder of its own, best first in the result.
 
     All run to a quarter of the rounds, those that are not hopeless to the half, and so on. A sweep that was interrupted
-    goes on where it was.
+    goes on where it was. `tune.json`, `results.md` and `report.html` keep what came out.
     """
-    trials = trials_of(grid, out)
-    configured = {trial.name: changed(tables, trial.settings) for trial in trials}
-    rounds = {config.build(one, data_dir).tables["rounds"] for one in configured.values()}
-    with Live(console=live, refresh_per_second=4, transient=True) as display:
+    within("jobs", jobs, least=1)
+    trials = trials_of(grid, out, seeds)
+    tables = judged_by_validation(tables)
+    for trial in trials:
+        built = config.build(tables_of(tables, trial, trial.attempts[0]), data_dir)  # mistakes are refused at once
+        trial.headline, trial.last, rounds = built.task.headline, built.evaluate.last, built.tables["rounds"]
+    with Live(console=live, refresh_per_second=4, transient=True) as display, workers(jobs) as pool:
         for rung in RUNGS:
-            for trial in trials:
-                if not trial.stopped:
-                    advance(trial, configured[trial.name], max(round(rung * max(rounds)), 1), display, trials, data_dir)
+            going = [trial for trial in trials if not trial.stopped]
+            goal = max(round(rung * rounds), 1)
+            advance(going, tables, goal, pool, display=display, all_=trials, data_dir=data_dir)
             if rung < RUNGS[-1]:
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
-    files.write(out / "tune.json", (json.dumps([as_record(t) for t in ranked], indent=2) + "\n").encode())
+    if not ranked[0].stopped:
+        for attempt in ranked[0].attempts:
+            attempt.test = tested(tables_of(tables, ranked[0], attempt), attempt.folder, data_dir)
+    write(ranked, advice(ranked, grid), out)
     return ranked
 
 
-def trials_of(grid: Mapping[str, Sequence[Any]], out: Path) -> list[Trial]:
-    """Every combination of values."""
-    for key, values in grid.items():
-        if not values or len(set(values)) < len(values):
-            raise BadInput(f"{key}: give different values to compare, such as 0.01,0.03,0.1, not {list(values)}")
-    combined = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    return [Trial(settings, out / "-".join(str(v) for v in settings.values())) for settings in combined]
+def judged_by_validation(tables: Mapping[str, Any]) -> config.Tables:
+    """The configuration with a validation set, by which models are judged as rounds go by."""
+    data, tested = config.section_of(tables, "data"), config.section_of(tables, "evaluate")
+    share = data.get("validation") or SHARE
+    return {**tables, "data": {**data, "validation": share}, "evaluate": {**tested, "on": "validation"}}
 
 
-def changed(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> config.Tables:
-    return config.override(tables, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+def tables_of(tables: Mapping[str, Any], trial: Trial, attempt: Attempt) -> config.Tables:
+    """The configuration of a trial with one seed."""
+    changed = config.override(tables, [f"{key}={json.dumps(value)}" for key, value in trial.settings.items()])
+    return changed if attempt.seed is None else {**changed, "seed": attempt.seed}
 
 
 def advance(
-    trial: Trial, tables: Mapping[str, Any], goal: int, display: Live, all_: Sequence[Trial], data_dir: Path | None
+    going: Sequence[Trial],
+    tables: config.Tables,
+    goal: int,
+    pool: Executor | None,
+    *,
+    display: Live,
+    all_: Sequence[Trial],
+    data_dir: Path | None,
 ) -> None:
-    """Go on to round `goal`; a run that fails is over, with its reason."""
-    # Built anew for every stretch, so that only one engine at a time holds its workers and memories.
-    logs = config.build(tables, data_dir).record(trial.folder, resume=True).run()
-    trial.logs = []
-    try:
-        for log in logs:
-            trial.logs.append(log)
-            display.update(board(all_))
-            if log.round >= goal and goal < tables.get("rounds", config.NUMBERS["rounds"]):
-                break
-    except RunFailed as error:
-        trial.stopped = f"failed: {error}"
-    finally:
-        logs.close()  # type: ignore[attr-defined]
-
-
-def give_up_hopeless(trials: Sequence[Trial]) -> None:
-    """Stop what is far behind the best."""
-    going = [(trial, trial.best) for trial in trials if trial.best is not None and not trial.stopped]
-    leader = max((best for _, best in going), default=0.0)
-    for trial, best in going:
-        if best < HOPELESS * leader:
-            trial.stopped = f"hopeless: {best:.1%} at round {trial.rounds}, where the best has {leader:.1%}"
-
-
-def board(trials: Sequence[Trial]) -> Table:
-    """How the trials stand."""
-    result = Table("value", "rounds", "best accuracy", "last loss", "", box=None, pad_edge=False, header_style="bold")
-    for trial in trials:
-        best = "" if trial.best is None else f"{trial.best:.1%}"
-        loss = "" if trial.loss is None else f"{trial.loss:.4g}"
-        why = trial.stopped if len(trial.stopped) <= LONGEST else trial.stopped[: LONGEST - 1] + "…"  # all in tune.json
-        result.add_row(trial.name, str(trial.rounds), best, loss, Text(why))
-    return result
-
-
-def as_record(trial: Trial) -> dict[str, Any]:
-    """A trial as a record."""
-    return {
-        "settings": dict(trial.settings),
-        "folder": trial.folder.name,
-        "rounds": trial.rounds,
-        "best_accuracy": trial.best,
-        "loss": trial.loss,
-        "stopped": trial.stopped or None,
+    """Go on to round `goal` with all seeds of these trials; one that fails is over, with its reason."""
+    todo = {
+        (place, number): Stretch(tables_of(tables, trial, one), one.folder, goal, data_dir)
+        for place, trial in enumerate(going)
+        for number, one in enumerate(trial.attempts)
     }
+    if pool is None:
+        for (place, number), stretch in todo.items():
+            attempt, attempt.logs = going[place].attempts[number], []
+            try:
+                for log in rounds_of(stretch):
+                    attempt.logs.append(log)
+                    display.update(board(all_))
+            except RunFailed as error:
+                going[place].stopped = f"failed: {error}"
+        return
+    futures = {pool.submit(whole, stretch): place for place, stretch in todo.items()}
+    for future in as_completed(futures):
+        place, number = futures[future]
+        going[place].attempts[number].logs, failure = future.result()
+        going[place].stopped = going[place].stopped or failure
+        display.update(board(all_))
 
 
-def advice(ranked: Sequence[Trial], grid: Mapping[str, Sequence[Any]]) -> str:
-    """What to do with the result."""
-    best = ranked[0]
-    if best.stopped:
-        return "No value got to the end: try smaller ones."
-    edges = [
-        f"{key} = {value} is the {'largest' if value == max(grid[key]) else 'smallest'} that was tried: try beyond it"
-        for key, value in best.settings.items()
-        if len(grid[key]) > 1 and not isinstance(value, str) and value in (min(grid[key]), max(grid[key]))
-    ]
-    chosen = " ".join(f"--set {key}={value}" for key, value in best.settings.items())
-    return "\n".join([f"Best: {chosen}", *edges])
+def rounds_of(stretch: Stretch) -> Iterator[RoundLog]:
+    """The rounds up to the goal, also those of before."""
+    # Built anew for every stretch, so that only one engine at a time holds its workers and memories.
+    recorder = config.build(stretch.tables, stretch.data_dir).record(stretch.folder, resume=True)
+    with warnings.catch_warnings(), closing(recorder.run()) as logs:  # type: ignore[type-var]
+        warnings.simplefilter("ignore", DroppedClients)  # the board counts them
+        for log in logs:
+            yield log
+            if log.round >= stretch.goal and log.round < recorder.rounds:
+                return
+
+
+def whole(stretch: Stretch) -> tuple[list[RoundLog], str]:
+    """All of them, and why there are no more if the run failed."""
+    logs = []
+    try:
+        for log in rounds_of(stretch):
+            logs.append(log)
+    except RunFailed as error:
+        return logs, f"failed: {error}"
+    return logs, ""
+
+
+def tested(tables: config.Tables, folder: Path, data_dir: Path | None) -> dict[str, float]:
+    """Loss and metrics of the finished run in this folder on the test set."""
+    experiment = config.build(tables, data_dir)
+    found = checkpoint.load(folder / "checkpoint")
+    assert found is not None  # the run has ended
+    workspaces = Workspaces(experiment.task)
+    return dict(evaluate(deployed(found[0], experiment.algorithm), experiment.federation.evaluated, workspaces))
+
+
+def write(ranked: Sequence[Trial], remarks: Sequence[str], out: Path) -> None:
+    """The results beside the runs."""
+    files.write(out / "tune.json", (json.dumps([as_record(trial) for trial in ranked], indent=2) + "\n").encode())
+    files.write(out / "results.md", markdown(ranked, out.name, remarks).encode())
+    folders = [attempt.folder for trial in ranked for attempt in trial.attempts if attempt.logs]
+    if folders:
+        report.write(folders, out / "report.html", remarks=remarks)
 
 
 def values_of(text: str, what: str) -> list[Any]:
