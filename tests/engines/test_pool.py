@@ -238,16 +238,6 @@ def test_a_chain_that_ends_every_worker_stops_the_run_and_is_named(pool, tmp_pat
     assert [o.chain.clients for o in pool.run(Count(), chains((2,)), {"told": torch.zeros(2)}, 1)] == [(2,)]
 
 
-def test_work_that_cannot_be_sent_is_refused(pool):
-    @dataclass(frozen=True)
-    class Local(Work):
-        def __call__(self, baton, visit):
-            return baton, visit.memory, Report(visit.client.id, 1)
-
-    with pytest.raises(BadInput, match="Local cannot be sent to another process"):
-        list(pool.run(Local(), chains((0,)), {}, 1))
-
-
 def test_zero_workers_are_refused(federation):
     with pytest.raises(BadInput, match="workers must be at least 1, not 0"):
         Pool(federation, Task.of(Quadratic(), federation), workers=0)

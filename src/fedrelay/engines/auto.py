@@ -10,8 +10,10 @@ from typing import Any
 from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.pool.dispatch import Stacks, cores, costs
+from fedrelay.engines.packing import CannotBeSent, pack
 from fedrelay.engines.pool.engine import Pool
-from fedrelay.engines.relay import Context, Simulation, attempt, attempt_together, operator_threads
+from fedrelay.engines.pool.workers import pack_whole
+from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_together, operator_threads
 from fedrelay.engines.stacked import Stacked
 from fedrelay.errors import BadInput
 from fedrelay.tasks import Task
@@ -151,6 +153,10 @@ class Auto(Engine):
         if cores() > 1:
             each = sample.one_by_one(threads=cores(), hopeless=HOPELESS * alone)
             ways.append(Way("inline", {"threads": cores()}, each * sum(cost)))
+        hindrance = unsendable(sample.simulation, context) if hands > 1 else ""
+        if hindrance:
+            LOG.warning("workers are not used: %s", hindrance)
+            hands = 1
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
         if len(chains) > 1 and context.work.stacks(self.task):
@@ -184,7 +190,7 @@ class Sample:
     def __init__(
         self, simulation: Simulation, context: Context, chains: Sequence[Chain], memories: Mapping[int, Tree]
     ) -> None:
-        self._work = context.work
+        self.simulation, self._work = simulation, context.work
         self._visits: list[tuple[Baton, Visit]] = []
         for chain in chains[:32]:
             client = chain.clients[0]
@@ -218,6 +224,16 @@ class Sample:
         with operator_threads(1):
             all_of_them(0)
             return timed(all_of_them)
+
+
+def unsendable(simulation: Simulation, context: Context) -> str:
+    """Why there can be no workers; empty if there can."""
+    try:
+        pack_whole(simulation)
+        pack(context.work)
+    except CannotBeSent as error:
+        return str(error)
+    return ""
 
 
 def timed(visits: Callable[[int], int]) -> float:

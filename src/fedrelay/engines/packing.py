@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -31,6 +32,9 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 ALIGNMENT = 64
 """Where torch puts tensors too: some kernels round differently elsewhere."""
+
+UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError, NotImplementedError)
+"""What pickling ends in if it cannot be."""
 
 SMALLEST_BLOCK = 1 << 16
 PREFIX, LOCK = "fedrelay-", "owner"
@@ -50,11 +54,18 @@ class Packed:
             view_of(room, start, part.dtype, tuple(part.shape)).copy_(part)
 
 
+class CannotBeSent(BadInput):
+    """Something cannot be sent to another process; the message says what and why."""
+
+
 def pack(tree: object) -> Packed:
     """Take a tree apart; what was one object in it stays one."""
     file = io.BytesIO()
     packer = _Packer(file)
-    packer.dump(tree)
+    try:
+        packer.dump(tree)
+    except UNSENDABLE as error:
+        raise CannotBeSent(f"{error}") from error
     return Packed(file.getvalue(), tuple(packer.parts), packer.size)
 
 
@@ -71,7 +82,9 @@ def view_of(room: Bytes, start: int, dtype: torch.dtype, shape: tuple[int, ...])
     return torch.from_numpy(room[start : start + size]).view(dtype).view(shape)
 
 
-class _Packer(pickle.Pickler):
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Classes and functions that the other side cannot import (a notebook's cell, a lambda) go as what they are."""
+
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
         self.parts: list[tuple[int, torch.Tensor]] = []

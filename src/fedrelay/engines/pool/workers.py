@@ -6,18 +6,37 @@ import contextlib
 import multiprocessing
 import pickle
 import signal
+import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.process import ORIGINAL_DIR  # type: ignore[attr-defined]
 from pathlib import Path
 
-from fedrelay.engines.packing import Folder, Receiver, Sender, pack
+from fedrelay.engines.packing import CannotBeSent, Folder, Packed, Receiver, Sender, pack
 from fedrelay.engines.pool import worker
 from fedrelay.engines.pool.worker import Job, Reply, Round
 from fedrelay.engines.relay import LOG, Simulation
-from fedrelay.errors import BadInput, RunFailed
+from fedrelay.errors import RunFailed
+
+
+@contextmanager
+def without_missing_main() -> Iterator[None]:
+    """Inside, new processes do not look for a main file that is none: what is typed into Python, or piped to it, calls
+    itself `<stdin>`. What it defines is sent as it is, so nobody needs the file."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None or getattr(main, "__spec__", None) is not None or Path(ORIGINAL_DIR, path).exists():
+        yield
+        return
+    main.__file__ = None
+    try:
+        yield
+    finally:
+        main.__file__ = path
 
 
 class Worker:
@@ -35,7 +54,8 @@ class Worker:
         name = f"fedrelay-worker-{number}"
         arguments = (theirs, str(folder), f"from-{number}", setup)
         self.process: SpawnProcess = spawn.Process(target=worker.serve, args=arguments, name=name, daemon=True)
-        self.process.start()
+        with without_missing_main():
+            self.process.start()
         theirs.close()  # so that the connection ends when the process does
 
     def give(self, job: Job, opening: bytes) -> None:
@@ -82,11 +102,33 @@ class Worker:
         return f"with exit code {code}"
 
 
+def pack_whole(simulation: Simulation) -> Packed:
+    """The simulation as it is sent; what cannot be sent is refused by its own name."""
+    try:
+        return pack(simulation)
+    except CannotBeSent as whole:
+        source = simulation.federation.source
+        parts = {
+            f"the model {type(getattr(simulation.task.model, 'module', simulation.task.model)).__name__}": simulation.task,
+            f"the preparation of the examples of {source.name}": (source.train.transform, source.test.transform),
+        }
+        for name, part in parts.items():
+            try:
+                pack(part)
+            except CannotBeSent as error:
+                raise refused(name, error) from error
+        raise refused("the data", whole) from whole
+
+
+def refused(what: str, error: CannotBeSent) -> CannotBeSent:
+    return CannotBeSent(f"{what} cannot be sent to a worker process ({error}); the engine inline needs no other process")
+
+
 class WorkerPool:
     """Workers over one simulation, and the folder of memory that they share with their parent."""
 
     def __init__(self, simulation: Simulation) -> None:
-        packed = pack(simulation)
+        packed = pack_whole(simulation)
         self._folder = Folder(packed.size)
         self._data = Sender(self._folder.path, "data")
         self._setup = self._data.send(simulation)
@@ -99,11 +141,8 @@ class WorkerPool:
         """A round for this many workers at most."""
         try:
             self._opening = self._board.send(round)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise BadInput(
-                f"{type(round.context.work).__name__} cannot be sent to another process ({error}); define it at the "
-                "top of a module, or take the engine inline"
-            ) from error
+        except CannotBeSent as error:
+            raise refused(type(round.context.work).__name__, error) from error
         while len(self.workers) < workers:
             self.workers.append(self._start())
 
