@@ -193,7 +193,7 @@ def test_a_pair_by_name_takes_and_tells_the_parameters_of_both():
         "name": "fedseq+fedprox",
         "laps": 1,
         "mu": 0.2,
-        "fraction": 0.2,
+        "fraction": 1.0,
         "sampler": {"name": "uniform"},
         "merge": {"name": "plain_mean"},
     }

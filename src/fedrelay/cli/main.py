@@ -19,7 +19,7 @@ from fedrelay import __version__, config, report
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
-from fedrelay.config import catalogue
+from fedrelay.config import catalogue, extensions
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.report.progress import follow
 from fedrelay.studies import demo
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     options = parser().parse_args(argv)
     signal.signal(signal.SIGTERM, stop)
+    catalogue.extend()
     try:
         code: int = options.command(options)
         return code
@@ -138,6 +139,8 @@ def run_list(options: argparse.Namespace) -> int:
     else:
         for kind in kinds:
             OUT.print(catalogue.table(kind))
+        for text in extensions.unknown_kinds():
+            say(text)
     return 0
 
 

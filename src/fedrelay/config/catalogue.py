@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedrelay.algorithms import ALGORITHMS, Change, method
 from fedrelay.algorithms.change import usual_fraction
-from fedrelay.config import schema
+from fedrelay.config import extensions, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import DATA
 from fedrelay.data import PARTITIONS
@@ -21,6 +21,7 @@ from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.runs.latency import DISTRIBUTIONS
+from fedrelay.tasks import LOSSES
 from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, TERMS
 from fedrelay.visits.probe_networks import PROBES
 from fedrelay.visits.schedules import SCHEDULES
@@ -45,13 +46,21 @@ KINDS = {
     "distances": DISTANCES,
     "groupers": GROUPERS,
     "probes": PROBES,
+    "losses": LOSSES,
 }
 GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""
 
 
+def extend() -> None:
+    """Enter the parts of other packages into our tables."""
+    for kind, table in KINDS.items():
+        extensions.add_to(kind, table)  # type: ignore[arg-type]
+
+
 def targets(kind: str) -> schema.Table:
     """Everything of a kind, by name."""
+    extend()
     if kind == "algorithms":
         return {name: row.recipe for name, row in ALGORITHMS.items()}
     table: schema.Table = KINDS[kind]  # type: ignore[assignment]
@@ -59,11 +68,20 @@ def targets(kind: str) -> schema.Table:
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind."""
+    """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind; of a part of
+    another package, which one, and why it cannot be used if it cannot."""
     found = method_parameters if kind == "algorithms" else parameters
-    return [
-        {"name": name, "about": about(target), "parameters": found(target)} for name, target in targets(kind).items()
-    ]
+    listed = {
+        name: {"name": name, "about": about(target), "parameters": found(target)}
+        for name, target in targets(kind).items()
+    }
+    refused = []
+    for one in extensions.extensions(kind):
+        if one.reason:
+            refused.append({"name": one.name, "about": "", "parameters": {}, "package": one.origin, "refused": one.reason})
+        else:
+            listed[one.name]["package"] = one.origin
+    return [*listed.values(), *refused]
 
 
 def method_parameters(recipe: Callable[..., Change]) -> dict[str, Any]:
@@ -79,6 +97,8 @@ def about(target: Callable[..., Any]) -> str:
 
 
 def parameters(target: Callable[..., Any]) -> dict[str, Any]:
+    if not callable(target) or not hasattr(target, "__name__"):  # an object, which has no settings
+        return {}
     found = schema.parameters(target, skip=GIVEN)
     return {
         name: None if p.default in (p.empty, None) else schema.plain(p.default, CHOICES) for name, p in found.items()
@@ -90,5 +110,7 @@ def table(kind: str) -> Table:
     result = Table("name", "what it is", "parameters (default)", title=kind, title_justify="left", expand=False)
     for entry in entries(kind):
         words = ", ".join(key if value is None else f"{key} = {value}" for key, value in entry["parameters"].items())
-        result.add_row(entry["name"], entry["about"], words)
+        text = f"cannot be used: {entry['refused']}" if "refused" in entry else entry["about"]
+        origin = f" (from {entry['package']})" if "package" in entry else ""
+        result.add_row(entry["name"], f"{text}{origin}", words)
     return result

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay import files
-from fedrelay.config import schema
+from fedrelay.config import catalogue, extensions, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
 from fedrelay.config.federation import keys_of as data_keys
@@ -33,8 +33,9 @@ from fedrelay.types import Algorithm, Engine
 Tables = dict[str, Any]
 
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
-OPTIONAL = ("latency",)
-"""Sections that a configuration need not have: without [latency] there is no virtual clock."""
+OPTIONAL = ("latency", "packages")
+"""Sections that a configuration need not have: without [latency] there is no virtual clock; [packages] says which other
+packages a run took parts from, and is written by the run."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
 HARMLESS = ("rounds", "checkpoint")
 """What may change between a run and its continuation without changing what was computed."""
@@ -125,7 +126,9 @@ class Experiment:
 
 def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Experiment:
     """Build what the tables name, with data sets from `data_dir`; every mistake is refused with its place."""
+    catalogue.extend()
     schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
+    extensions.check_packages(tables.get("packages", {}))
     numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in NUMBERS.items()}
     within("rounds", numbers["rounds"], least=1)
     within("checkpoint", numbers["checkpoint"], least=1)
@@ -148,11 +151,14 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
     tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
+    packages = extensions.used(tables)
+    tables |= {"packages": packages} if packages else {}
     return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
 
 
 def keys_of(section: str, name: object) -> set[str] | None:
     """What a section may say if it names this; None for a section that names nothing."""
+    catalogue.extend()
     if section == "algorithm":
         return method_keys(name)
     if section == "data":

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedrelay.algorithms import ALGORITHMS, Change, method
 from fedrelay.algorithms.change import usual_fraction
-from fedrelay.config import schema
+from fedrelay.config import extensions, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.errors import BadInput
 from fedrelay.types import Algorithm, Work
@@ -71,6 +71,8 @@ def keys_of(name: object) -> set[str]:
 def recipes_of(name: object) -> dict[str, Callable[..., Change]]:
     """The recipes of the methods that are joined by `+`."""
     table = {key: row.recipe for key, row in ALGORITHMS.items()}
+    for one in names_of(name):
+        extensions.check(ALGORITHMS, one, WHERE)
     return {one: schema.choose(table, one, WHERE) for one in names_of(name)}
 
 

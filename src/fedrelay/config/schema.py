@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fedrelay.config import extensions
 from fedrelay.errors import BadInput
 
 Table = Mapping[str, Callable[..., Any]]
@@ -25,6 +26,7 @@ def choose(table: Table, name: object, where: str) -> Callable[..., Any]:
     """The entry of this name; an unknown name is refused with the nearest valid one."""
     if not isinstance(name, str):
         raise BadInput(f"{where}: name is missing; one of {', '.join(table)}")
+    extensions.check(table, name, where)
     if name not in table:
         raise BadInput(f"{where}: unknown name {name!r}{nearest(name, table)}")
     return table[name]

@@ -49,7 +49,7 @@ class Task:
             ) from error
         return task
 
-    @property
+    @cached_property
     def loss(self) -> Loss:
         """What training makes small."""
         return LOSSES[self.model.loss]
@@ -88,7 +88,8 @@ class Task:
         return params
 
     def __getstate__(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self)}
+        """With the loss itself, which may be in no table of the process that it is sent to."""
+        return {part.name: getattr(self, part.name) for part in fields(self)} | {"loss": self.loss}
 
 
 def layout_of(network: nn.Module) -> Layout:
