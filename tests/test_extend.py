@@ -118,7 +118,8 @@ def test_moon_runs_from_the_configuration_of_the_page(tmp_path):
     (table,) = blocks("toml")
     tables = {"rounds": 2, "data": {"name": "digits", "clients": 10}, "model": {"name": "mlp", "hidden": [8]}}
     experiment = config.build({**tables, "local": {"steps": 2}, **tomllib.loads(table)})
-    assert experiment.algorithm == fr.method(fedseq(max_clients=5), moon(mu=1.0), local=fr.Sgd(steps=2))
+    everybody = {"local": fr.Sgd(steps=2), "fraction": 1.0}  # of ten
+    assert experiment.algorithm == fr.method(fedseq(max_clients=5), moon(mu=1.0), **everybody)
     assert len(list(experiment.record(tmp_path / "run").run())) == 2
 
 

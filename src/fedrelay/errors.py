@@ -16,7 +16,7 @@ class RunFailed(RuntimeError):
 
 
 class DroppedClients(UserWarning):
-    """Clients were lost in a run, which goes on without them; said once a run, at the first (commands name them all)."""
+    """Clients were lost in a run, which goes on without them; said once a run (commands name them)."""
 
 
 def within(

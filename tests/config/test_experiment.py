@@ -196,7 +196,11 @@ def test_the_fingerprint_knows_what_decides_the_results_and_nothing_else():
 )
 def test_the_fraction_that_nobody_gave_is_stated(clients, name, fraction):
     """0.3 is the fraction of FedGSP's paper."""
-    tables = {"data": {"name": "digits", "clients": clients}, "model": {"name": "logistic"}, "algorithm": {"name": name}}
+    tables = {
+        "data": {"name": "digits", "clients": clients},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": name},
+    }
     assert config.build(tables).tables["algorithm"]["fraction"] == fraction
     given = {**tables, "algorithm": {"name": name, "fraction": 0.5}}
     assert config.build(given).tables["algorithm"]["fraction"] == 0.5

@@ -18,6 +18,7 @@ from fedrelay.visits.optimisers import Sgd
 from fedrelay.visits.terms import Term, joined
 from fedrelay.visits.training import Training
 
+
 def part(words: str) -> Any:
     """A part of FedAvg that a method may change, and what it decides, in words."""
     return field(default=None, metadata={"decides": words})
@@ -63,8 +64,8 @@ def method(
     Args:
         changes: what recipes return, such as `fedseq(max_clients=10), feddyn()`; none at all is FedAvg.
         local: how clients train.
-        fraction: the share of the clients (or groups) that take part in a round. If it is not given, everybody does where
-            there are at most 20 clients; among more it is 0.2, unless a method says another.
+        fraction: the share of the clients (or groups) that take part in a round. If it is not given, everybody does
+            where there are at most 20 clients; among more it is 0.2, unless a method says another.
         sampler: who is drawn.
         merge: how models are merged, for methods that leave it open.
     """

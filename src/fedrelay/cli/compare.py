@@ -11,7 +11,7 @@ from rich.console import Console
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.errors import BadInput
-from fedrelay.studies import compare, tune
+from fedrelay.studies import compare, trials, tune
 
 OUT = Console()
 ERR = Console(stderr=True)
@@ -62,8 +62,8 @@ def run_tune(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / f"tune-{options.file.stem}"
     tables, seeds = config.read(options.file, options.set), seeds_of(options)
     ranked = tune.tune(tables, grid, out, ERR, seeds=seeds, jobs=options.jobs, data_dir=options.data_dir)
-    OUT.print(tune.board(ranked))
-    OUT.print("\n".join(tune.advice(ranked, grid)), soft_wrap=True)
+    OUT.print(trials.board(ranked))
+    OUT.print("\n".join(trials.advice(ranked, grid)), soft_wrap=True)
     OUT.print(f"Results are in {out}: results.md, tune.json, report.html.", soft_wrap=True)
     return 1 if ranked[0].stopped else 0
 

@@ -68,8 +68,8 @@ def targets(kind: str) -> schema.Table:
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind; of a part of
-    another package, which one, and why it cannot be used if it cannot."""
+    """Name, one line of explanation and parameters with defaults (None where there is none) of all of a kind; of a part
+    of another package, which one, and why it cannot be used if it cannot."""
     found = method_parameters if kind == "algorithms" else parameters
     listed = {
         name: {"name": name, "about": about(target), "parameters": found(target)}
@@ -78,7 +78,9 @@ def entries(kind: str) -> list[dict[str, Any]]:
     refused = []
     for one in extensions.extensions(kind):
         if one.reason:
-            refused.append({"name": one.name, "about": "", "parameters": {}, "package": one.origin, "refused": one.reason})
+            refused.append(
+                {"name": one.name, "about": "", "parameters": {}, "package": one.origin, "refused": one.reason}
+            )
         else:
             listed[one.name]["package"] = one.origin
     return [*listed.values(), *refused]

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedrelay.config.federation import keys_of as data_keys
 from fedrelay.config.local import build_local
 from fedrelay.config.method import build_method, with_fraction
 from fedrelay.config.method import keys_of as method_keys
-from fedrelay.data import Examples, Federation
+from fedrelay.data import Federation, Store
 from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
 from fedrelay.models import MODELS
@@ -93,7 +93,7 @@ class Experiment:
         return str(self.tables["algorithm"]["name"])
 
     @property
-    def judged_by(self) -> Examples:
+    def judged_by(self) -> Store:
         """What the model is tested on as rounds go by."""
         held = self.federation.validation if self.evaluate.on == "validation" else None
         return self.federation.evaluated if held is None else held
@@ -156,7 +156,7 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
 
 
-def keys_of(section: str, name: object) -> set[str] | None:
+def keys_of(section: str, name: object) -> Collection[str] | None:
     """What a section may say if it names this; None for a section that names nothing."""
     catalogue.extend()
     if section == "algorithm":

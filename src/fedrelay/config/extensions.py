@@ -1,7 +1,7 @@
 """Parts of other packages, by the names that their entry points give them.
 
-A package that is installed beside fedrelay may have entry points in groups such as `fedrelay.models`: one group for every
-kind of part. Its parts are then chosen by name like ours.
+A package that is installed beside fedrelay may have entry points in groups such as `fedrelay.models`: one group for
+every kind of part. Its parts are then chosen by name like ours.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ def check_packages(wanted: Any) -> None:
         try:
             found = metadata.version(package)
         except metadata.PackageNotFoundError:
-            raise BadInput(f"[packages]: this run takes parts from {package} {version}, which is not installed") from None
+            raise BadInput(
+                f"[packages]: this run takes parts from {package} {version}, which is not installed"
+            ) from None
         if found != version:
             raise BadInput(
                 f"[packages]: this run takes parts from {package} {version}, and {found} is installed: install that "

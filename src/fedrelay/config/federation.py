@@ -46,8 +46,8 @@ def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None =
 
     Besides the data set's own options the table takes `clients`, `partition`, `augment` (crop and flip at every
     access), `exemplars` (so many test examples per class become public), `client_tests` (every client has a test part:
-    a share of its size with its class mix, or "owned"), `validation` (a share of every client's training data becomes the
-    validation set) and `split` (the fingerprint expected).
+    a share of its size with its class mix, or "owned"), `validation` (a share of every client's training data becomes
+    the validation set) and `split` (the fingerprint expected).
     """
     values = dict(values)
     name = values.pop("name", None)

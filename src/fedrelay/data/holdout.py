@@ -1,5 +1,5 @@
-"""Parts that are set aside: of the test set, public exemplars and a test part for every client; of the clients' training
-data, a validation set."""
+"""Parts that are set aside: of the test set, public exemplars and a test part for every client; of the clients'
+training data, a validation set."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
-from fedrelay.engines.pool.dispatch import Stacks, cores, costs
 from fedrelay.engines.packing import CannotBeSent, pack
+from fedrelay.engines.pool.dispatch import Stacks, cores, costs
 from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.pool.workers import pack_whole
 from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_together, operator_threads

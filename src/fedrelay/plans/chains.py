@@ -129,7 +129,9 @@ def draw(memo: Tree, fraction: float | Usually, sampler: Sampler, rng: np.random
     return sampling.draw(sampler, memo["sampler"], groups, memo["sizes"], taking_part(fraction, groups), rng)
 
 
-def chains_of_groups(state: State, fraction: float | Usually, laps: int, sampler: Sampler, rng: np.random.Generator) -> Planned:
+def chains_of_groups(
+    state: State, fraction: float | Usually, laps: int, sampler: Sampler, rng: np.random.Generator
+) -> Planned:
     """Draw groups; each becomes a chain that starts from the current model."""
     select, order = rng.spawn(2)
     groups, drawn = state.memo["groups"], draw(state.memo, fraction, sampler, select)

@@ -14,7 +14,9 @@ APART = 1.1
 def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     """What to know of runs that differ in visits or examples a round; nothing if they are alike. References, which have
     no clients, are left out."""
-    racing = [(name, run) for name, run in zip(names, runs, strict=True) if not measures.is_reference(run) and run.rounds]
+    racing = [
+        (name, run) for name, run in zip(names, runs, strict=True) if not measures.is_reference(run) and run.rounds
+    ]
     found = []
     for what, of in WORK.items():
         figures = {name: of(run) for name, run in racing}

@@ -194,8 +194,8 @@ def lost_clients(log: RoundLog) -> str:
     first, others = log.drops[0], len(log.drops) - 1
     more = f", and {others} more in this round" if others else ""
     return (
-        f"round {log.round}: client {first.client} was dropped{more}; the run goes on without what they would have sent "
-        f"({first.reason}). This is said once; state.log.drops and rounds.jsonl name all"
+        f"round {log.round}: client {first.client} was dropped{more}; the run goes on without what they would have "
+        f"sent ({first.reason}). This is said once; state.log.drops and rounds.jsonl name all"
     )
 
 

@@ -19,7 +19,7 @@ from fedrelay.runs.log import RoundLog, Summary
 class Evaluate:
     """When the model is tested, on what, and what is read off the curve.
 
-    `on` is the central test set, or the validation set that `[data] validation` holds out of the clients' training data.
+    `on` is the central test set, or the validation set that `[data] validation` holds out of the clients' data.
     `rounds_to` in the summary is the first round whose accuracy, averaged over the evaluations of the last `smooth`
     rounds, reaches a share of `target` (the accuracy one hopes for, such as the centralised one). `accuracy` in the
     summary is the mean of the `last` evaluations.

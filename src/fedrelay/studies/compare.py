@@ -3,8 +3,8 @@
 The file is a configuration as `fedrelay run` takes it, with a table `[runs.NAME]` for every run that says what differs
 in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy the target of the others.
 
-A run that names another method keeps what the section says and the new method knows too (`fraction`, say); what was left
-out is told.
+A run that names another method keeps what the section says and the new method knows too (`fraction`, say); what was
+left out is told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rich import box
 from rich.console import Console

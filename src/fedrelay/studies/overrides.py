@@ -41,9 +41,11 @@ def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(old)
     for key, value in new.items():
         before = result.get(key)
-        same = isinstance(before, Mapping) and isinstance(value, Mapping)
-        if same and value.get("name") in (None, before.get("name")):
+        result[key] = value
+        if (
+            isinstance(before, Mapping)
+            and isinstance(value, Mapping)
+            and value.get("name") in (None, before.get("name"))
+        ):
             result[key] = joined(before, value)
-        else:
-            result[key] = value
     return result

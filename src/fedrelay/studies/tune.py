@@ -140,10 +140,9 @@ def rounds_of(stretch: Stretch) -> Iterator[RoundLog]:
 
 def whole(stretch: Stretch) -> tuple[list[RoundLog], str]:
     """All of them, and why there are no more if the run failed."""
-    logs = []
+    logs: list[RoundLog] = []
     try:
-        for log in rounds_of(stretch):
-            logs.append(log)
+        logs.extend(rounds_of(stretch))
     except RunFailed as error:
         return logs, f"failed: {error}"
     return logs, ""

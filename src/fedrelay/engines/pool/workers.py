@@ -107,21 +107,23 @@ def pack_whole(simulation: Simulation) -> Packed:
     try:
         return pack(simulation)
     except CannotBeSent as whole:
-        source = simulation.federation.source
+        model, source = simulation.task.model, simulation.federation.source
         parts = {
-            f"the model {type(getattr(simulation.task.model, 'module', simulation.task.model)).__name__}": simulation.task,
-            f"the preparation of the examples of {source.name}": (source.train.transform, source.test.transform),
+            f"the model {type(getattr(model, 'module', model)).__name__}": model,
+            f"the data {source.name}": source,
         }
         for name, part in parts.items():
             try:
                 pack(part)
             except CannotBeSent as error:
                 raise refused(name, error) from error
-        raise refused("the data", whole) from whole
+        raise refused("this run", whole) from whole
 
 
 def refused(what: str, error: CannotBeSent) -> CannotBeSent:
-    return CannotBeSent(f"{what} cannot be sent to a worker process ({error}); the engine inline needs no other process")
+    return CannotBeSent(
+        f"{what} cannot be sent to a worker process ({error}); the engine inline needs no other process"
+    )
 
 
 class WorkerPool:
