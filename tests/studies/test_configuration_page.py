@@ -42,7 +42,7 @@ def test_every_link_leads_somewhere():
     places = {
         re.sub(r"[^\w -]", "", line.lstrip("# ")).lower().replace(" ", "-") for line in re.findall(r"#+ .*", text)
     }
-    assert {link for link in re.findall(r"\]\(#([\w-]+)\)", text)} <= places
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= places
 
 
 def test_the_defaults_of_the_page_are_those_of_a_resolved_configuration():

@@ -1,7 +1,7 @@
 """docs/configuration.md, read off the code: every key of every section, with its type, its default and what it means.
 
-`python -m fedrelay.studies.configuration_page docs/configuration.md` renews it. What a key means is said by the docstring
-of what it configures: under `Args:`, below a field, or in the sentence that mentions it; failing that by `WORDS`.
+`python -m fedrelay.studies.configuration_page docs/configuration.md` renews it. What a key means is said by the
+docstring of what it configures: under `Args:`, below a field, or in the sentence that mentions it; else by `WORDS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Row = tuple[str, str, str, str]
 def page() -> str:
     """The whole document."""
     catalogue.extend()
-    unknown = set((*experiment.SECTIONS, *experiment.OPTIONAL)) - set(SECTIONS)
+    unknown = {*experiment.SECTIONS, *experiment.OPTIONAL} - set(SECTIONS)
     if unknown:
         raise BadInput(f"the page has no part for the section {', '.join(sorted(unknown))}: add it to SECTIONS")
     parts = [ABOUT, "## Beside the sections", table(said(NUMBERS, experiment.NUMBERS))]
@@ -167,9 +167,9 @@ def documented(one: type) -> Iterator[tuple[str, str]]:
         return
     assert isinstance(body, ast.ClassDef)
     for item, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(below, ast.Expr):
-            if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-                yield item.target.id, " ".join(below.value.value.split())
+        text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(text, str):
+            yield item.target.id, " ".join(text.split())
 
 
 def doc(target: object) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 ABOUT = """# Configuration
 
-Every key of a configuration, read off the code by `python -m fedrelay.studies.configuration_page docs/configuration.md`. A
-key that is not here is refused, with the nearest that is. The resolved configuration of a run, with every default filled in,
-is `config.toml` in its folder, and repeats the run.
+Every key of a configuration, read off the code (`python -m fedrelay.studies.configuration_page docs/configuration.md`).
+A key that is not here is refused, with the nearest that is. The resolved configuration of a run, with every default
+filled in, is `config.toml` in its folder, and repeats the run.
 
 Where a type is a link, the value is a name, `merge = "median"`, or a table with a name and the part's own keys,
 `merge = { name = "trimmed_mean", trim = 0.1 }`. `"none"` takes away what is there by default. On the command line
@@ -33,8 +33,9 @@ DATA = {
     ),
     "validation": (
         "number",
-        "this share of every client's training rows is held out as the **validation set** of the federation: nobody trains "
-        'on it, `[evaluate] on = "validation"` tests on it, and `fedrelay tune` chooses by it (0.1 there, if it is not said). '
+        "this share of every client's training rows is held out as the **validation set** of the federation: nobody "
+        'trains on it, `[evaluate] on = "validation"` tests on it, and `fedrelay tune` chooses by it (0.1 there, if it '
+        "is not said). "
         "It is not the local validation part of `[local] validation`, by which a client chooses an epoch",
     ),
     "split": ("text", "the fingerprint of who has which examples; another split is refused. A run writes it down"),
@@ -49,10 +50,10 @@ LOCAL = {
 
 COMPARE = (
     [
-        "A configuration for all runs, with a table for every run that says what differs in it. A run that names another "
-        "method (or data set,\nmodel, engine) keeps what the section says and the new one knows too, such as `fraction`; "
-        "what it does not know is left out,\nand the command, `results.md` and the page say so. They also say when runs "
-        "differ in visits or examples a round."
+        "A configuration for all runs, with a table for every run that says what differs in it. A run that names\n"
+        "another method (or data set, model, engine) keeps what the section says and the new one knows too, such as\n"
+        "`fraction`; what it does not know is left out, and the command, `results.md` and the page say so. They also\n"
+        "say when runs differ in visits or examples a round."
     ],
     {
         "runs": ("tables", "`[runs.NAME]`: what differs in this run, section by section"),
@@ -61,8 +62,8 @@ COMPARE = (
     },
 )
 
-PACKAGES = """Written by a run that took parts from other packages ([Extend](extend.md#parts-in-a-package-of-your-own)): the
-name of each and its version. A configuration that has it is refused where another version, or none, is installed."""
+PACKAGES = """Written by a run that took parts from other packages ([Extend](extend.md#parts-in-a-package-of-your-own)):
+the name of each and its version. A configuration that has it is refused where another version is installed, or none."""
 
 WORDS = {
     "alpha": "how alike the class mixes are: 0 is one class each, large is all alike",
@@ -119,8 +120,8 @@ WORDS = {
     "test": "the share (or number) of examples that become the test set",
     "test_examples": "how many there are in the test set",
     "traits": "what clients tell of their data",
-    "validation": "the share of its examples that a client keeps for itself to choose an epoch by (see keep): its local "
-    "validation part, not the validation set of `[data] validation`",
+    "validation": "the share of its examples that a client keeps for itself to choose an epoch by (see keep): its "
+    "local validation part, not the validation set of `[data] validation`",
     "weight_decay": "how much of the weights every step takes away, times the learning rate",
     "weights": "a file of weights",
     "width": "numbers for every position",
