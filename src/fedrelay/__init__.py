@@ -21,6 +21,7 @@ from fedrelay.data import Federation
 from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import adapted, advance, deployed, start, train
+from fedrelay.runs.output import load_model
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
 from fedrelay.tasks import Task, evaluate
@@ -52,6 +53,7 @@ __all__ = [
     "engines",
     "errors",
     "evaluate",
+    "load_model",
     "merges",
     "method",
     "models",

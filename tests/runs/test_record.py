@@ -67,6 +67,9 @@ def test_a_run_folder_holds_what_the_contract_says(whole):
     assert sorted(path.name for path in folder.iterdir()) == [
         "checkpoint",
         "config.toml",
+        "model.json",
+        "model.pt",
+        "quality.json",
         "rounds.jsonl",
         "summary.json",
     ]

@@ -87,6 +87,8 @@ class Experiment:
     evaluate: Evaluate
     latency: Latency | None = None
     data_dir: Path | str | None = None
+    clients: Federation | None = None
+    """The federation before it was pooled: the reference is judged for every client too."""
 
     @property
     def name(self) -> str:
@@ -120,6 +122,7 @@ class Experiment:
             latency=self.latency,
             classes=self.federation.classes_of_clients(),
             tables=self.tables,
+            federation=self.clients or self.federation,
             **numbers,
         )
 
@@ -142,6 +145,7 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
     if evaluate.on == "validation" and federation.validation_rows is None:
         raise BadInput("[evaluate].on is validation, but nothing is held out for it: say [data] validation = 0.1")
+    clients = federation
     if algorithm.pooled:
         federation = federation.pooled()
     model, resolved_model = named(MODELS, part["model"], "[model]", {})
@@ -153,7 +157,7 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
     packages = extensions.used(tables)
     tables |= {"packages": packages} if packages else {}
-    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir)
+    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir, clients)
 
 
 def keys_of(section: str, name: object) -> Collection[str] | None:

@@ -77,9 +77,7 @@ def owned_tests(federation: Federation) -> Federation:
     source = federation.source
     if source.owners is None or source.test_owners is None:
         raise BadInput(f"{source.name} does not say who made its test examples: match the clients' class mix instead")
-    owners = source.owners[federation.order.numpy()]
-    first = owners[federation.starts.numpy()[:-1]]
-    mixed = np.flatnonzero(owners != np.repeat(first, federation.sizes))
+    first, mixed = _first_owners(federation, source.owners)
     if len(mixed):
         client = int(np.searchsorted(federation.starts.numpy(), mixed[0], side="right")) - 1
         raise BadInput(f"client {client} has examples of more than one owner: only natural clients have tests by owner")
@@ -87,6 +85,36 @@ def owned_tests(federation: Federation) -> Federation:
     ordered = source.test_owners[order]
     left, right = np.searchsorted(ordered, first, side="left"), np.searchsorted(ordered, first, side="right")
     return with_tests(federation, [order[a:b] for a, b in zip(left, right, strict=True)])
+
+
+def own_tests(federation: Federation) -> Federation | None:
+    """The federation with the test parts that its clients have: those it was given, or else those of their owners.
+
+    None if it is not known who made the test examples, or clients are not their natural owners.
+    """
+    source = federation.source
+    if federation.test_order is not None:
+        return federation
+    if source.owners is None or source.test_owners is None or len(_first_owners(federation, source.owners)[1]):
+        return None
+    return owned_tests(federation)
+
+
+def client_names(federation: Federation) -> tuple[str, ...]:
+    """Every client by the name of its owner; by its number where clients are not natural owners with names."""
+    source = federation.source
+    if source.owners is not None and source.owner_names:
+        first, mixed = _first_owners(federation, source.owners)
+        if not len(mixed) and len(set(first.tolist())) == len(first):
+            return tuple(source.owner_names[owner] for owner in first)
+    return tuple(f"client {client}" for client in range(len(federation)))
+
+
+def _first_owners(federation: Federation, owners: Rows) -> tuple[Rows, Rows]:
+    """The owner of every client's first example, and the places of examples that somebody else made."""
+    owned = owners[federation.order.numpy()]
+    first = owned[federation.starts.numpy()[:-1]]
+    return first, np.flatnonzero(owned != np.repeat(first, federation.sizes))
 
 
 def with_tests(federation: Federation, rows: Sequence[Rows]) -> Federation:

@@ -1,6 +1,7 @@
 """The files of a run folder: written here, and read here by whoever resumes, compares or shows a run.
 
 config.toml says what was asked for, rounds.jsonl what every round did (one line each), summary.json how it ended.
+What else is written at the end has modules of its own: `results` (how good it is) and `output` (the model).
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed, nothing
 
 ROUNDS, SUMMARY, CONFIG = "rounds.jsonl", "summary.json", "config.toml"
+CLIENTS, CLIENTS_TABLE, QUALITY = "clients.json", "clients.csv", "quality.json"
+MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION = "model.pt", "model.json", "client_models.pt", "preparation.json"
+AT_THE_END = (SUMMARY, CLIENTS, CLIENTS_TABLE, QUALITY, MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION)
+"""What is written after the last round; the summary last of all, so a folder that has it has the others."""
 MEASURED = ("accuracy", "loss")
 """Metrics that have a place of their own in a line; all others are together under `metrics`."""
 
@@ -278,11 +283,12 @@ SUMMARY_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("messages", "bytes"), directions("total")),
     **dict.fromkeys(("rounds_to", "traffic_to", "time_to"), shares),
     **dict.fromkeys(("relayed", "describing"), part),
-    "estimates": numbers,
+    **dict.fromkeys(("estimates", "clients"), numbers),
+    "calibration_error": maybe,
 }
 OLD_SUMMARY: dict[str, Any] = {
-    **dict.fromkeys(("final_loss", "jump", "classes", "parallelism", "simulated_seconds")),
-    **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates")},
+    **dict.fromkeys(("final_loss", "jump", "classes", "parallelism", "simulated_seconds", "calibration_error")),
+    **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates", "clients")},
     **{key: nothing() for key in ("relayed", "describing")},
     "depth": 0,
 }

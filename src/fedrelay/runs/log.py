@@ -113,3 +113,7 @@ class Summary:
     examples_per_second: float | None
     drops: int
     params_sha256: str
+    clients: Mapping[str, float | None] = field(default_factory=dict)
+    """How the headline is spread over clients (`quality.Spread`), where they have test parts; clients.json has all."""
+    calibration_error: float | None = None
+    """Expected, on the test set, where classes are told apart."""

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from fedrelay import files, vectors
 from fedrelay.data.examples import Store
+from fedrelay.data.federation import Federation
 from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
 from fedrelay.runs.costs import estimates
 from fedrelay.runs.folder import (
+    AT_THE_END,
     CONFIG,
     ROUNDS,
     SUMMARY,
@@ -35,6 +37,8 @@ from fedrelay.runs.folder import (
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import deployed, start, train
+from fedrelay.runs.output import write_model
+from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.tasks import Workspaces, evaluate
 from fedrelay.types import Algorithm, Engine, State, Tree
@@ -42,12 +46,16 @@ from fedrelay.types import Algorithm, Engine, State, Tree
 
 @dataclass(frozen=True)
 class Recorder:
-    """Trains in a folder: `rounds.jsonl`, `checkpoint/` every `checkpoint_every` rounds, `summary.json` at the end."""
+    """Trains in a folder: `rounds.jsonl`, `checkpoint/` every `checkpoint_every` rounds; at the end the model, what it
+    is worth to every client, and `summary.json`.
+
+    Without a test set nothing is tested, and the model is still there at the end.
+    """
 
     folder: Path | str
     algorithm: Algorithm
     engine: Engine
-    test: Store
+    test: Store | None
     rounds: int
     name: str = "run"
     evaluate: Evaluate = Evaluate()
@@ -59,6 +67,8 @@ class Recorder:
     """What clients are like, if the run is to have a virtual clock."""
     tables: Mapping[str, Any] | None = None
     """The resolved configuration; without one, what the objects say of themselves is written."""
+    federation: Federation | None = None
+    """Whose clients the result is judged for, where that is wanted; it also tells the names of classes."""
     _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -101,7 +111,7 @@ class Recorder:
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough
             if saved != state.round and self.engine.memories()[0] == state.round:
                 self._save(state)
-        write_summary(self.path / SUMMARY, self._summarise(logs, state))
+        self._finish(logs, state)
 
     def summary(self) -> Summary:
         """What `summary.json` says, when the run has ended."""
@@ -110,10 +120,18 @@ class Recorder:
             raise BadInput(f"{self.path.resolve()} has no {SUMMARY} yet: it is written when the run ends")
         return found
 
-    def _summarise(self, logs: Sequence[RoundLog], state: State) -> Summary:
-        costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0])
-        models = deployed(state, self.algorithm).vectors
-        return summarise(self.name, logs, self.evaluate, estimates=costs, params_sha256=vectors.sha256(*models))
+    def _finish(self, logs: Sequence[RoundLog], state: State) -> None:
+        """Everything that is written after the last round; the summary last, so that it stands for all of it."""
+        predictor = deployed(state, self.algorithm)
+        write_model(self.path, predictor, self._workspaces, examples=self.test, federation=self.federation)
+        clients, quality = write_results(
+            self.path, predictor, self._workspaces, test=self.test, federation=self.federation
+        )
+        costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0]) if self.test else {}
+        fingerprint = vectors.sha256(*predictor.vectors)
+        summary = summarise(self.name, logs, self.evaluate, estimates=costs, params_sha256=fingerprint)
+        summary = replace(summary, clients=spread_of(clients), calibration_error=error_of(quality))
+        write_summary(self.path / SUMMARY, summary)
 
     def _begin(self) -> tuple[State, list[RoundLog]]:
         """The state to go on from: the newest checkpoint, or a fresh start, which is saved at once."""
@@ -151,7 +169,8 @@ class Recorder:
         self._write_tables()
         write_rounds(path, logs)
         if state.round < self.rounds:
-            (self.path / SUMMARY).unlink(missing_ok=True)
+            for name in AT_THE_END:  # they are of an earlier end
+                (self.path / name).unlink(missing_ok=True)
         return state, logs
 
     def _write_tables(self) -> None:
@@ -189,7 +208,7 @@ class Recorder:
         """What the last round did, with its test if it is one that is tested."""
         assert state.log is not None
         metrics: Mapping[str, float] = {}
-        if state.round % self.evaluate.every == 0 or state.round == self.rounds:
+        if self.test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
             metrics = evaluate(deployed(state, self.algorithm), self.test, self._workspaces)
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}

@@ -1,0 +1,256 @@
+"""The model in your hand: what a finished run leaves so that it can be used, with fedrelay or without.
+
+model.pt is a plain state_dict, and model.json says what it is of: the network and its parameters, the shape of an
+input, the classes by name, and how inputs are scaled. preparation.json holds what a table's columns were prepared with.
+
+What predicts need not be one model. An ensemble is one state_dict too, with the number of the model before every name
+("0.head.weight"), as torch.nn.ModuleList has it. Where clients have models of their own, model.pt is what everybody
+else uses, and client_models.pt has a state_dict for each of them, by name.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedrelay.data import Augment, Examples, Federation, Normalise, Transform
+from fedrelay.data.holdout import client_names
+from fedrelay.errors import BadInput
+from fedrelay.models.described import build_model, describe_model
+from fedrelay.runs.checkpoint import write_atomically
+from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, dumps, load
+from fedrelay.runs.results import named
+from fedrelay.tasks import CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
+from fedrelay.types import Vector
+
+FORMAT = 1
+Weights = dict[str, torch.Tensor]
+
+ONE, VOTE, OWN = "one model", "ensemble", "one model per client"
+
+
+# --- writing
+
+
+def write_model(
+    folder: Path,
+    predictor: Predictor,
+    workspaces: Workspaces,
+    *,
+    examples: Examples | None = None,
+    federation: Federation | None = None,
+) -> None:
+    """Write the model and what is to be known of it; `examples` are some that it takes."""
+    facts: dict[str, Any] = {"format": FORMAT} | facts_of(workspaces, examples, federation)
+    if isinstance(predictor, PerClient):
+        names = client_names(federation) if federation is not None else ()
+        own = {
+            names[client] if names else f"client {client}": weights_of(vector, workspaces)
+            for client, vector in sorted(predictor.own.items())
+        }
+        facts |= {"predicts": OWN, "clients": list(own)}
+        save(folder / CLIENT_MODELS, own)
+        save(folder / MODEL, weights_of(predictor.common, workspaces))
+    elif isinstance(predictor, OneModel):
+        facts |= {"predicts": ONE}
+        save(folder / MODEL, weights_of(predictor.params, workspaces))
+    else:
+        shares = predictor.shares if isinstance(predictor, Ensemble) else None
+        kind = VOTE if isinstance(predictor, Ensemble) else type(predictor).__name__
+        facts |= {"predicts": kind, "models": len(predictor.vectors), "shares": shares}
+        several = [weights_of(vector, workspaces) for vector in predictor.vectors]
+        save(folder / MODEL, {f"{n}.{key}": value for n, each in enumerate(several) for key, value in each.items()})
+    preparation = None if federation is None else federation.source.preparation
+    if preparation is not None:
+        content = json.dumps(preparation.plain(), indent=2, ensure_ascii=False) + "\n"
+        write_atomically(folder / PREPARATION, content.encode())
+    write_atomically(folder / MODEL_FACTS, (dumps(facts, indent=2) + "\n").encode())
+
+
+def facts_of(workspaces: Workspaces, examples: Examples | None, federation: Federation | None) -> dict[str, Any]:
+    """What is to be known of a model to use it."""
+    task, source = workspaces.task, None if federation is None else federation.source
+    some = examples if source is None else source.test
+    return {
+        "model": describe_model(task.model),
+        "shape": list(task.shape),
+        "stored": None if some is None else str(some.x.dtype).removeprefix("torch."),
+        "tells_classes": isinstance(task.loss, CrossEntropy),
+        "classes": task.classes,
+        "class_names": list(named(() if source is None else source.class_names, task.classes)),
+        "transform": None if some is None else describe_transform(some.transform),
+        "data": None if source is None else source.name,
+        "preparation": PREPARATION if source is not None and source.preparation is not None else None,
+    }
+
+
+def describe_transform(transform: Transform | None) -> dict[str, Any] | None:
+    """How stored inputs become what the network takes, in prediction: never with augmentation."""
+    if transform is None:
+        return None
+    if isinstance(transform, Normalise | Augment):
+        words = "(x / 255 - mean) / std for bytes, (x - mean) / std for floats"
+        return {"name": "normalise", "mean": list(transform.mean), "std": list(transform.std), "is": words}
+    return {"name": "own", "is": type(transform).__name__}
+
+
+def weights_of(vector: Vector, workspaces: Workspaces) -> Weights:
+    """A model as torch keeps it: tensors by name, each with memory of its own."""
+    workspaces.main.load(vector, training=False)
+    found = workspaces.main.network.state_dict()
+    return {name: each.detach().clone(memory_format=torch.contiguous_format) for name, each in found.items()}
+
+
+def save(path: Path, weights: Mapping[str, Any]) -> None:
+    content = io.BytesIO()
+    torch.save(dict(weights), content)
+    write_atomically(path, content.getvalue())
+
+
+# --- reading
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model of a finished run."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input, as the network takes it."""
+        return tuple(self.facts["shape"])
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.facts["class_names"])
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the outputs are logits of classes."""
+        return bool(self.facts["tells_classes"])
+
+    @property
+    def transform(self) -> Transform | None:
+        """How stored inputs are scaled; one of the user's own is refused, because it is not in the folder."""
+        found = self.facts["transform"]
+        if found is None:
+            return None
+        if found["name"] != "normalise":
+            raise BadInput(
+                f"the inputs of {self.folder} went through a transform of your own ({found['is']}), which is not in "
+                "the folder: use fedrelay.load_model in Python, on inputs that went through it"
+            )
+        return Normalise(tuple(found["mean"]), tuple(found["std"]))
+
+    def network(self, own: nn.Module | None = None, *, client: str | None = None) -> nn.Module:
+        """The network with its weights, ready to predict; `own` is one of the user's, which is filled."""
+        kind = self.facts["predicts"]
+        if client is not None:
+            return self._filled(self._bare(own), self._of_client(client))
+        weights = read_weights(self.folder / MODEL)
+        if kind in (ONE, OWN):
+            return self._filled(self._bare(own), weights)
+        if kind != VOTE:
+            raise BadInput(
+                f"{self.folder} predicts by {kind}, of which only the models are in {MODEL}, not how to ask them"
+            )
+        count = int(self.facts["models"])
+        models = nn.ModuleList(self._bare(own) for _ in range(count))
+        return Voting(self._filled(models, weights), self.facts["shares"] or (1.0,) * count).eval()
+
+    def _of_client(self, client: str) -> Any:
+        own: Sequence[str] = self.facts.get("clients") or ()
+        if client not in own:
+            there = ", ".join(own[:10]) or "none"
+            raise BadInput(f"{self.folder} has no model of client {client!r} (those with one of their own: {there})")
+        return read_weights(self.folder / CLIENT_MODELS)[client]
+
+    def _bare(self, own: nn.Module | None) -> nn.Module:
+        """A network without weights worth keeping."""
+        if own is not None:
+            return deepcopy(own)
+        model = build_model(self.facts["model"])
+        if model is None:
+            raise BadInput(
+                f"the network of {self.folder} is your own ({self.facts['model']['is']}), and its code is not in the "
+                f"folder: fedrelay.load_model({str(self.folder)!r}, network=…) fills it with the weights of {MODEL}"
+            )
+        return model(self.shape, int(self.facts["classes"]))
+
+    def _filled(self, network: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Module:
+        try:
+            network.load_state_dict(dict(weights))
+        except RuntimeError as error:
+            raise BadInput(f"the weights in {self.folder} are of another network: {error}") from None
+        return network.eval()
+
+
+class Voting(nn.Module):
+    """Several networks that vote: the logarithm of the mean of the probabilities they give, by their shares."""
+
+    def __init__(self, models: nn.Module, shares: Sequence[float]) -> None:
+        super().__init__()
+        self.models = models
+        self.shares = [share / sum(shares) for share in shares]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chances = [
+            share * model(x).softmax(-1) for share, model in zip(self.shares, self.models.children(), strict=True)
+        ]
+        return torch.stack(chances).sum(0).log()
+
+
+def load_trained(folder: Path | str) -> Trained:
+    """The model of the run in this folder; a run that has not ended is refused."""
+    folder = Path(folder)
+    if load(folder).summary is None:
+        raise BadInput(
+            f"the run in {folder} is not finished, so it has no model to use yet: "
+            "go on with it (the same command with --resume)"
+        )
+    path = folder / MODEL_FACTS
+    if not path.is_file() or not (folder / MODEL).is_file():
+        raise BadInput(
+            f"{folder} has no {MODEL}: runs of older versions have none; "
+            "the command that made it, with --resume, writes it without training again"
+        )
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged ({error}): run with --resume to write it anew") from None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise BadInput(f"{path}: expected format {FORMAT}, which this version reads, found another")
+    return Trained(folder, facts)
+
+
+def load_model(folder: Path | str, *, network: nn.Module | None = None, client: str | None = None) -> nn.Module:
+    """The network that a finished run has trained, ready to predict.
+
+    Args:
+        folder: The run's folder.
+        network: Your own network, if the run trained one; a copy of it is filled with the weights.
+        client: The client whose own model is wanted, where a method gives clients models of their own.
+
+    Returns:
+        A module that takes inputs as the network does (scaled: see `transform` in model.json) and returns logits.
+    """
+    return load_trained(folder).network(network, client=client)
+
+
+def read_weights(path: Path) -> Any:
+    try:
+        return torch.load(path, weights_only=True)
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing: run with --resume to write it anew") from None
+    except Exception as error:  # a damaged file makes the reader fail in many ways
+        raise BadInput(f"{path} is damaged ({type(error).__name__}): run with --resume to write it anew") from None
