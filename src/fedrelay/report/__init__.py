@@ -1,9 +1,10 @@
-"""Runs side by side: one self-contained HTML page, and a table for the terminal."""
+"""Runs side by side: one self-contained HTML page, tables for the terminal, frames of pandas and CSV files."""
 
 from __future__ import annotations
 
 from fedrelay.report.page import html, write
-from fedrelay.report.terminal import table
+from fedrelay.report.rows import clients, frame, summaries, write_csv
+from fedrelay.report.terminal import client_table, table
 from fedrelay.runs.folder import Run, load
 
-__all__ = ["Run", "html", "load", "table", "write"]
+__all__ = ["Run", "client_table", "clients", "frame", "html", "load", "summaries", "table", "write", "write_csv"]

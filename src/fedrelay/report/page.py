@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from fedrelay import files
 from fedrelay.errors import BadInput
-from fedrelay.report import draws, figures, measures, tables
+from fedrelay.report import draws, figures, judged, measures, tables
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
 
@@ -22,7 +22,8 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
         raise BadInput("a report needs at least one run: name one or more run folders")
     names = measures.labels(runs)
     curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
-    settings = tables.settings(runs)
+    settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
+    results = judged.figures(runs, found, names)
     # Autoescape: names and reasons come from files, and are text whatever they contain.
     environment = Environment(
         loader=PackageLoader("fedrelay.report", "template"),
@@ -45,8 +46,13 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
         curves=curves,
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
-        specs={figure.key: figure.spec for figure in (*curves, *bars)},
+        specs={figure.key: figure.spec for figure in (*curves, *bars, *results)},
         comparisons=[_grouped(tables.reached(runs)), _grouped(tables.costs(runs))],
+        spread=_grouped(judged.spread(found)),
+        by_client=judged.by_client(found),
+        results=results,
+        calibration=judged.calibration(found, names),
+        mistakes=judged.mistakes(found, names),
         dropped=tables.dropped(runs, names),
         settings=settings,
         differing=[setting for setting in settings if setting.differs],

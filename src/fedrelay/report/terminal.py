@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay.report import measures
+from fedrelay.report import judged, measures
 from fedrelay.runs.folder import Run
 
 
@@ -40,6 +40,27 @@ def table(runs: Sequence[Run]) -> Table:
         result.add_row(Text(name + going), *map(Text, cells))
     if any(run.summary is None for run in runs):
         result.caption = "… not finished"
+    return result
+
+
+def client_table(runs: Sequence[Run]) -> Table | None:
+    """What the final models are worth to clients: the spread of every run, then the clients. None if no run has any."""
+    found = [judged.judged(run) for run in runs]
+    listed = judged.by_client(found)
+    if listed is None:
+        return None
+    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    result.add_column(f"{listed.headline} of client", overflow="fold", min_width=11)
+    result.add_column("tested on", justify="right")
+    for name in measures.labels(runs):
+        result.add_column(Text(name), justify="right", overflow="fold")
+    for column in judged.spread(found)[1:]:
+        result.add_row(Text(column.title, style="bold"), "", *map(Text, column.cells))
+    result.add_section()
+    for line in listed.lines:
+        result.add_row(Text(line.name), line.tested, *map(Text, line.cells))
+    if len(listed.lines) < listed.clients:
+        result.caption = f"the worst {len(listed.lines)} of {listed.clients} clients"
     return result
 
 

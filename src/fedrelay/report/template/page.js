@@ -27,7 +27,9 @@
   function draw() {
     for (const chart of charts) {
       const { data, layout } = specs[chart.dataset.figure];
-      const shown = data.map((trace) => ({ ...trace, visible: !hidden.has(trace.meta) }));
+      const color = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
+      const written = (trace) => (trace.mode === "text" ? { textfont: { color } } : {});
+      const shown = data.map((trace) => ({ ...trace, ...written(trace), visible: !hidden.has(trace.meta) }));
       Plotly.react(chart, shown, themed(layout), config);
     }
   }
