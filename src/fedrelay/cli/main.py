@@ -19,6 +19,7 @@ from fedrelay import __version__, config, report
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
+from fedrelay.cli import model as cli_model
 from fedrelay.config import catalogue, extensions
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.report.progress import follow
@@ -105,7 +106,13 @@ def parser() -> argparse.ArgumentParser:
     page = command("report", "Draw one self-contained HTML page from run folders.")
     page.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="run folders")
     page.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
+    page.add_argument(
+        "--csv", type=Path, metavar="OUTDIR", help="also write rounds, summaries and clients as CSV there"
+    )
     page.set_defaults(command=run_report)
+
+    cli_model.add_export(command("export", "Write the model of a finished run for use elsewhere."))
+    cli_model.add_predict(command("predict", "Predict with the model of a finished run."))
     return root
 
 
@@ -146,5 +153,9 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_report(options: argparse.Namespace) -> int:
     page = report.write(options.folders, options.out)
-    OUT.print(f"Wrote {page}", soft_wrap=True)
+    written = [page, *(report.write_csv(options.folders, options.csv) if options.csv else [])]
+    clients = report.client_table([report.load(folder) for folder in dict.fromkeys(options.folders)])
+    if clients is not None:
+        OUT.print(clients)
+    OUT.print(f"Wrote {', '.join(map(str, written))}", soft_wrap=True)
     return 0

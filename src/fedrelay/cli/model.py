@@ -1,0 +1,67 @@
+"""The command line for the model of a finished run: take it elsewhere, or predict with it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from fedrelay.cli import data as cli_data
+from fedrelay.errors import BadInput
+from fedrelay.runs.checkpoint import write_atomically
+from fedrelay.runs.results import table
+from fedrelay.studies.export import export
+from fedrelay.studies.predict import predict
+
+OUT = Console()
+ERR = Console(stderr=True)
+
+
+def _add_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--client", metavar="NAME", help="the client whose own model is meant, where clients have some")
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay export`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of a finished run")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--onnx", dest="form", action="store_const", const="onnx", help="needs fedrelay[onnx]")
+    form.add_argument("--torchscript", dest="form", action="store_const", const="torchscript", help="for libtorch")
+    _add_client(parser)
+    parser.set_defaults(command=run_export)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    written = export(options.folder, options.out, options.form, client=options.client)
+    OUT.print(f"Wrote {written}", soft_wrap=True)
+    return 0
+
+
+def add_predict(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay predict`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of a finished run")
+    text = "a table (.csv, .tsv, .parquet), a folder of images, .npy or .npz, or the name of a data set"
+    parser.add_argument("data", metavar="DATA", help=text)
+    parser.add_argument("--out", type=Path, metavar="CSV", help="where predictions go (default: they are printed)")
+    _add_client(parser)
+    cli_data.add_folder(parser)
+    parser.set_defaults(command=run_predict)
+
+
+def run_predict(options: argparse.Namespace) -> int:
+    found = predict(options.folder, options.data, client=options.client, data_dir=options.data_dir)
+    written = table(found.rows)
+    if options.out is None:
+        print(written, end="")
+    else:
+        try:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(options.out, written.encode())
+        except OSError as error:
+            raise BadInput(f"{options.out} cannot be written ({error.strerror}): name another --out") from None
+        OUT.print(f"Wrote {len(found.rows)} predictions to {options.out}", soft_wrap=True)
+    if found.accuracy is not None:
+        ERR.print(f"{found.right} of {len(found.rows)} are right: {found.accuracy:.1%}", highlight=False)
+    return 0
