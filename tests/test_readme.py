@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedrelay import cli
@@ -13,7 +14,7 @@ from fedrelay import cli
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = ["choose-a-method.md", "concepts.md", "data.md", "groups.md", "sampling.md"]
-"""Docs with Python in them; extend.md has a test of its own."""
+"""Docs with Python in them; extend.md and use-the-model.md have tests of their own."""
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -58,9 +59,24 @@ def test_the_python_examples_of_the_docs_run(page):
         exec(compile(example, page, "exec"), {})
 
 
+def test_the_examples_of_using_the_model_run_one_after_another(folder, capsys):
+    page, names = (ROOT / "docs" / "use-the-model.md").read_text(), dict[str, object]()
+    (folder / "patients.csv").write_text("first,second,label\n2.0,-1.0,ill\n0.0,0.0,well\n")
+    np.savez(folder / "measured.npz", x=np.array([[2.0, -1.0]]), y=np.array(["ill"]))
+    for example in blocks("python", page):
+        exec(compile(example, "use-the-model.md", "exec"), names)
+    assert "['ill']" in capsys.readouterr().out
+    for command in [line.split("#")[0] for block in blocks("sh", page) for line in block.splitlines()]:
+        assert cli.main(shlex.split(command)[1:]) == 0, (command, capsys.readouterr().err)
+    predictions = (folder / "predictions.csv").read_text().splitlines()
+    assert [line.split(",")[1:3] for line in predictions[1:]] == [["ill", "ill"], ["well", "well"]]
+    assert (folder / "model.onnx").is_file()
+    assert (folder / "tables" / "clients.csv").is_file()
+
+
 def test_no_page_has_python_that_no_test_runs():
     found = {page.name for page in (ROOT / "docs").glob("*.md") if blocks("python", page.read_text())}
-    assert found == {*PAGES, "extend.md"}
+    assert found == {*PAGES, "extend.md", "use-the-model.md"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

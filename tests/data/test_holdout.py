@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrelay.data import Dirichlet, Examples, Federation, Iid, Natural, OneClass, QuantitySkew, Source, digits
-from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, with_tests, with_validation
+from fedrelay.data.holdout import (
+    client_names,
+    hold_out,
+    matched_tests,
+    own_tests,
+    owned_tests,
+    with_tests,
+    with_validation,
+)
 from fedrelay.errors import BadInput
 
 
@@ -157,3 +167,28 @@ def test_a_share_that_leaves_nothing_is_refused(share):
 def test_where_nobody_has_two_examples_there_is_no_validation_set():
     with pytest.raises(BadInput, match="no client has two examples"):
         with_validation(Federation.of(digits(), [np.array([0]), np.array([1])]), 0.1)
+
+
+def test_clients_have_the_test_parts_they_were_given_or_those_of_their_owners() -> None:
+    source = source_of([0, 1, 0, 1], [0, 1, 1], owners=[0, 0, 1, 1], test_owners=[1, 0, 1])
+    natural = Federation.split(source, Natural())
+    found = own_tests(natural)
+    assert found is not None
+    assert [found.client_test(client).rows.tolist() for client in range(2)] == [[1], [0, 2]]
+    given = with_tests(natural, [np.array([2]), np.array([0])])
+    assert own_tests(given) is given
+
+
+def test_clients_have_no_test_parts_where_nobody_knows_whose_rows_are_whose() -> None:
+    unknown = source_of([0, 1, 0, 1], [0, 1], owners=[0, 0, 1, 1])
+    assert own_tests(Federation.split(unknown, Natural())) is None
+    known = source_of([0, 1, 0, 1], [0, 1], owners=[0, 0, 1, 1], test_owners=[0, 1])
+    assert own_tests(Federation.of(known, [np.array([0, 2]), np.array([1, 3])])) is None
+
+
+def test_clients_are_called_after_their_owners_if_each_has_one() -> None:
+    source = replace(source_of([0, 1, 0], [0], owners=[0, 1, 2]), owner_names=("Ulm", "Wien", "Basel"))
+    assert client_names(Federation.split(source, Natural())) == ("Ulm", "Wien", "Basel")
+    assert client_names(Federation.of(source, [np.array([2]), np.array([0])])) == ("Basel", "Ulm")
+    assert client_names(Federation.of(source, [np.array([0, 1]), np.array([2])])) == ("client 0", "client 1")
+    assert client_names(Federation.of(replace(source, owner_names=()), [np.array([0])])) == ("client 0",)

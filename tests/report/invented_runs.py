@@ -89,3 +89,29 @@ def rendered(table, width=80):
     console = Console(width=width, file=io.StringIO())
     console.print(table)
     return console.file.getvalue()
+
+
+QUALITY = {
+    "classes": ["cat", "<dog>", "cow"],
+    "confusion": [[8, 2, 0], [5, 5, 0], [0, 1, 9]],
+    "calibration": {"error": 0.125, "bins": [{"examples": 30, "confidence": 0.9, "accuracy": 0.775}]},
+}
+
+
+def client(number, name, accuracy):
+    metrics = {"loss": 1.0, "accuracy": accuracy}
+    return {"client": number, "name": name, "examples": 100, "tested": 20, "metrics": metrics}
+
+
+def judged_folder(folder, accuracies, quality=QUALITY, **changes):
+    """An invented run whose clients have these accuracies, by name."""
+    run_folder(folder, **changes)
+    clients = [client(number, *item) for number, item in enumerate(accuracies.items())]
+    content = {"headline": "accuracy", "higher_is_better": True, "clients": clients}
+    (folder / "clients.json").write_text(json.dumps(content))
+    if quality is not None:
+        (folder / "quality.json").write_text(json.dumps(quality))
+    return folder
+
+
+HOSPITALS = {"Ulm": 0.9, "<b>Wien</b>": 0.5, "Basel": 0.7}

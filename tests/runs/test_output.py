@@ -20,6 +20,7 @@ from fedrelay.data import Normalise
 from fedrelay.data.own import from_arrays
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic, Mlp, Own
+from fedrelay.runs import results
 from fedrelay.runs.folder import AT_THE_END
 from fedrelay.runs.output import load_trained
 from fedrelay.runs.results import read_clients, read_quality
@@ -307,10 +308,27 @@ def test_every_client_is_judged_by_its_name_on_its_own_rows(run, federation):
     assert [(client.examples, client.tested) for client in clients.clients] == [(30, 10)] * 3
 
 
+@pytest.mark.parametrize("batch", [1, 25, 1024])
+def test_clients_that_go_through_the_network_together_are_judged_as_if_alone(run, federation, monkeypatch, batch):
+    monkeypatch.setattr(results, "EVALUATION_BATCH", batch)  # each alone, two together, all together
+    task = fr.Task.of(Mlp(hidden=(4,)), federation)
+    workspaces = fr.tasks.Workspaces(task)
+    network = fr.load_model(run)
+    params = torch.cat([each.flatten() for each in network.parameters()])
+    clients = results.judge_clients(OneModel(params), federation, workspaces)
+    assert clients is not None
+    found = {client.name: client.metrics["accuracy"] for client in clients.clients}
+    assert found == pytest.approx(by_hand(run, federation))
+    losses = [
+        nn.functional.cross_entropy(network(federation.test.x[rows]), federation.test.y[rows]).item()
+        for rows in (federation.source.test_owners == owner for owner in range(3))
+    ]
+    assert [client.metrics["loss"] for client in clients.clients] == pytest.approx(losses, abs=1e-6)
+
+
 def test_the_table_and_the_summary_say_the_same(run, federation):
     expected = by_hand(run, federation)
-    with (run / "clients.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader((run / "clients.csv").read_text().splitlines()))
     assert {row["name"]: float(row["accuracy"]) for row in rows} == pytest.approx(expected)
     summary = fr.report.load(run).summary
     low, middle, high = sorted(expected.values())

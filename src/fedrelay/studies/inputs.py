@@ -183,6 +183,8 @@ def _numbers(trained: Trained, path: Path, table: Any, columns: Sequence[str]) -
     check_some(path, table.num_rows)
     parts = []
     for name in columns:
+        if table[name].null_count:
+            raise wrong(path, f"a value in every row of column {name!r}", f"{table[name].null_count} empty")
         values = table[name].to_numpy()
         if values.dtype.kind not in "iufb":
             raise wrong(path, f"column {name!r} to be numbers", str(table[name].type))
