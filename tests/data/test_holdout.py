@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from fedrelay.data import Dirichlet, Examples, Federation, Iid, Natural, OneClass, QuantitySkew, Source, digits
 from fedrelay.data.holdout import (
-    client_names,
     hold_out,
     matched_tests,
     own_tests,
@@ -184,11 +181,3 @@ def test_clients_have_no_test_parts_where_nobody_knows_whose_rows_are_whose() ->
     assert own_tests(Federation.split(unknown, Natural())) is None
     known = source_of([0, 1, 0, 1], [0, 1], owners=[0, 0, 1, 1], test_owners=[0, 1])
     assert own_tests(Federation.of(known, [np.array([0, 2]), np.array([1, 3])])) is None
-
-
-def test_clients_are_called_after_their_owners_if_each_has_one() -> None:
-    source = replace(source_of([0, 1, 0], [0], owners=[0, 1, 2]), owner_names=("Ulm", "Wien", "Basel"))
-    assert client_names(Federation.split(source, Natural())) == ("Ulm", "Wien", "Basel")
-    assert client_names(Federation.of(source, [np.array([2]), np.array([0])])) == ("Basel", "Ulm")
-    assert client_names(Federation.of(source, [np.array([0, 1]), np.array([2])])) == ("client 0", "client 1")
-    assert client_names(Federation.of(replace(source, owner_names=()), [np.array([0])])) == ("client 0",)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import plotly.graph_objects as go
 import pytest
 from invented_runs import HOSPITALS, judged_folder, rendered, run_folder
-from test_page import Tags
+from needs import lacking
+from test_page import BROWSER, Tags
 
 from fedrelay import report
 from fedrelay.report import judged
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
@@ -121,8 +119,9 @@ def test_the_terminal_has_the_same_table(runs):
     assert report.client_table([]) is None
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no browser here")
 def test_a_browser_draws_clients_calibration_and_confusion(runs, tmp_path):
+    if BROWSER is None:
+        lacking("no browser")
     page = report.write([run.folder for run in runs], tmp_path / "report.html")
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
     profile = f"--user-data-dir={tmp_path / 'profile'}"

@@ -235,6 +235,31 @@ def test_what_a_method_adds_to_the_model_is_there_too(tmp_path):
     assert network(torch.zeros(3, 1, 8, 8)).shape == (3, 10)
 
 
+class Both(nn.Module):
+    """Two inputs by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 2), nn.Linear(1, 2)
+
+    def forward(self, lab, age):
+        return self.a(lab) + self.b(age)
+
+
+def test_a_network_of_several_inputs_is_filled_and_takes_them(tmp_path):
+    rng = np.random.default_rng(0)
+    x = {"lab": rng.normal(size=(20, 2)).astype(np.float32), "age": rng.normal(size=(20, 1)).astype(np.float32)}
+    federation = from_arrays([(x, np.arange(20) % 2)] * 2)
+    recorded(tmp_path / "run", federation, Own(Both()), rounds=1)
+    network = fr.load_model(tmp_path / "run", network=Both())
+    batch = {key: torch.from_numpy(part) for key, part in x.items()}
+    assert torch.equal(network(batch), network(**batch))
+    trained = load_trained(tmp_path / "run")
+    assert trained.shape == {"lab": (2,), "age": (1,)}
+    with pytest.raises(BadInput, match="takes several inputs, a table has only one"):
+        trained.one_input("a table has")
+
+
 def test_an_ensemble_is_one_state_dict_and_votes_when_it_is_loaded(tmp_path, federation):
     def predictor(state):
         return Ensemble((state.batons[0].params, -state.batons[0].params), (3.0, 1.0))

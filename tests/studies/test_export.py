@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from needs import needed
 
 import fedrelay as fr
 from fedrelay import BadInput, config
@@ -48,7 +49,7 @@ def test_torchscript_gives_the_same_logits_without_the_network_s_code(run, expec
 
 
 def test_onnx_gives_the_same_logits_in_another_runtime(run, expected, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
+    runtime = needed("onnxruntime")
     session = runtime.InferenceSession(export(run, tmp_path / "model.bin", "onnx"))
     (found,) = session.run(None, {"input": expected[0].numpy()})
     np.testing.assert_allclose(found, expected[1].numpy(), atol=1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from fedrelay import BadInput, Recorder
 from fedrelay.data.own import from_arrays, from_folder, from_table
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic, Own
-from fedrelay.studies import inputs
 from fedrelay.studies.predict import predict
 
 
@@ -82,7 +80,8 @@ def test_parquet_is_read_too(run, tmp_path):
         ("a\n1\n", r"inputs of shape \(2,\).*found 1 columns of inputs: a"),
         ("a,b\n1,x\n", "column 'b' to be numbers"),
         ("a,b\n1,\n2,3\n", "a value in every row of column 'b', found 1 empty"),
-        ("a,b\n1,inf\n", "finite values, found 1 of 2 outside"),
+        ("a,b\n1,inf\n", "column 'b' to be numbers"),
+        ("a,b\n1,1e300\n", "finite values, found 1 of 2 outside"),
         ("a,b\n", "at least one example, found none"),
         (
             "a,b,label\n1,2,middle\n",
@@ -96,44 +95,39 @@ def test_a_table_that_does_not_fit_is_refused_in_words(run, tmp_path, text, mess
         predict(run, written(tmp_path / "new.csv", text))
 
 
-def test_a_table_is_prepared_with_what_is_beside_the_model(run, tmp_path, monkeypatch):
-    class Shifted:
-        """Takes 100 off both columns, whatever they are called."""
-
-        def __init__(self, values):
-            self.by = values["by"]
-
-        def plain(self):
-            return {"by": self.by}
-
-        def read(self, source, /):
-            table = np.genfromtxt(source, delimiter=",", skip_header=1, dtype=np.float32)[:, 1:]
-            return np.ascontiguousarray(table - self.by)
-
-    monkeypatch.setitem(inputs.PREPARATIONS, "table", Shifted)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for name in ("config.toml", "rounds.jsonl", "summary.json", "model.pt"):
-        (folder / name).write_bytes((run / name).read_bytes())
-    facts = json.loads((run / "model.json").read_text()) | {"preparation": "preparation.json"}
-    (folder / "model.json").write_text(json.dumps(facts))
-    (folder / "preparation.json").write_text('{"by": 100, "label": "Diagnose"}')
-    found = predict(folder, written(tmp_path / "new.csv", "Diagnose,a,b\nhigh,104,96\nlow,100,100\n"))
-    assert [row["prediction"] for row in found.rows] == ["high", "low"]
-    assert found.accuracy == 1
-
-
-def test_a_model_of_a_real_table_predicts_a_new_one(tmp_path):
-    rng = np.random.default_rng(1)
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory) -> Path:
+    """Trained on a table with words, gaps and decimal commas; who smokes and weighs more is ill."""
+    rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp("table")
     rows = [
-        f"{name},{'ill' if kind else 'well'},{4 * kind + noise:.3f}"
+        f"{name};{'ill' if kind else 'well'};{'yes' if kind else 'no'};{80 + 20 * kind + noise:.1f}".replace(".", ",")
         for name in ("Ulm", "Wien")
-        for kind, noise in zip(rng.integers(0, 2, 60), rng.normal(0, 0.1, 60), strict=True)
+        for kind, noise in zip(rng.integers(0, 2, 60), rng.normal(0, 2, 60), strict=True)
     ]
-    table = written(tmp_path / "table.csv", "\n".join(["client,label,value", *rows]) + "\n")
-    folder = trained(tmp_path / "run", from_table(table))
-    found = predict(folder, written(tmp_path / "new.csv", "value\n4.0\n0.0\n"))
-    assert [row["prediction"] for row in found.rows] == ["ill", "well"]
+    table = written(folder / "table.csv", "\n".join(["Klinik;Diagnose;smokes;weight", *rows, "Ulm;ill;yes;"]) + "\n")
+    return trained(folder / "run", from_table(table, client="Klinik", label="Diagnose"))
+
+
+def test_a_new_table_is_prepared_as_the_one_that_was_trained_on(hospital, tmp_path):
+    found = predict(hospital, written(tmp_path / "new.csv", "weight,extra,smokes\n101.5,1,yes\n79,2,no\n,3,yes\n"))
+    assert [row["prediction"] for row in found.rows] == ["ill", "well", "ill"]
+    assert found.accuracy is None
+    judged = predict(hospital, written(tmp_path / "new.csv", "weight;smokes;Diagnose\n101,5;yes;ill\n79,0;no;ill\n"))
+    assert judged.accuracy == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("weight\n80\n", r"columns 'smokes', found 1 missing; there is: weight"),
+        ("weight,smokes\n80,maybe\n", r"column 'smokes' to hold categories .*'maybe'"),
+        ("weight,smokes\nheavy,no\n", "column 'weight' to be numbers"),
+        ("weight,smokes,Diagnose\n80,no,dead\n", r"classes that the model knows in 'Diagnose' \(ill, well\).*'dead'"),
+    ],
+)
+def test_a_table_of_other_columns_or_words_is_refused(hospital, tmp_path, text, message):
+    with pytest.raises(BadInput, match=message):
+        predict(hospital, written(tmp_path / "new.csv", text))
 
 
 # --- arrays
@@ -183,7 +177,7 @@ def test_grey_images_of_bytes_fit_with_channels_first_last_or_none(tmp_path):
 
 def test_tokens_outside_the_vocabulary_are_refused(tmp_path):
     x = np.arange(24).reshape(6, 4) % 6
-    federation = from_arrays([(x, np.roll(x, -1, axis=1))] * 2)
+    federation = from_arrays([(x, np.roll(x, -1, axis=1))] * 2, tokens=True)
     folder = trained(tmp_path / "run", federation, fr.models.WordLstm(embedding=4, hidden=4))
     np.save(tmp_path / "x.npy", x)
     found = predict(folder, str(tmp_path / "x.npy"))
@@ -218,6 +212,39 @@ def test_images_of_a_folder_are_predicted_as_they_were_trained(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="expected images, found no file"):
         predict(folder, str(tmp_path / "empty"))
+
+
+def deep(path: Path, level: int) -> None:
+    """A grey image of 16 bits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((6, 6), level, dtype=np.uint16)).save(path)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_images_of_16_bits_are_scaled_by_the_range_of_training(tmp_path, on_disk):
+    for client in ("Ulm", "Wien"):
+        for number in range(10):
+            deep(tmp_path / "train" / client / "dark" / f"{number}.png", 1000 + number)
+            deep(tmp_path / "train" / client / "light" / f"{number}.png", 3000 + number)
+    folder = trained(tmp_path / "run", from_folder(tmp_path / "train", size=4, on_disk=on_disk))
+    deep(tmp_path / "new" / "a.png", 1100)  # alone, each of them is its own darkest and lightest
+    deep(tmp_path / "new" / "b.png", 2900)
+    found = predict(folder, str(tmp_path / "new"))
+    assert {row["file"]: row["prediction"] for row in found.rows} == {"a.png": "dark", "b.png": "light"}
+    np.save(tmp_path / "x.npy", np.stack([np.full((4, 4), level, dtype=np.uint16) for level in (1100, 2900)]))
+    assert [row["prediction"] for row in predict(folder, str(tmp_path / "x.npy")).rows] == ["dark", "light"]
+    drawn(tmp_path / "colour" / "c.png", (200, 0, 0))
+    with pytest.raises(BadInput, match="grey images of more than 8 bits, found images of 8 bits"):
+        predict(folder, str(tmp_path / "colour"))
+
+
+def test_images_for_a_model_of_grey_bytes_become_grey(tmp_path):
+    y = np.arange(40) % 2
+    shades = (np.full((40, 5, 5), 20) + 200 * y[:, None, None]).astype(np.uint8)
+    folder = trained(tmp_path / "run", from_arrays([(shades, y)] * 2))
+    drawn(tmp_path / "new" / "a.png", (220, 220, 220))
+    drawn(tmp_path / "new" / "b.jpg", (20, 20, 20))
+    assert [row["prediction"] for row in predict(folder, str(tmp_path / "new")).rows] == ["1", "0"]
 
 
 def test_a_folder_of_images_is_refused_where_inputs_are_no_images(run, tmp_path):

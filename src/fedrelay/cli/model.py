@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedrelay import files
 from fedrelay.cli import data as cli_data
 from fedrelay.errors import BadInput
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.results import table
 from fedrelay.studies.export import export
 from fedrelay.studies.predict import predict
@@ -58,7 +58,7 @@ def run_predict(options: argparse.Namespace) -> int:
     else:
         try:
             options.out.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(options.out, written.encode())
+            files.write(options.out, written.encode())
         except OSError as error:
             raise BadInput(f"{options.out} cannot be written ({error.strerror}): name another --out") from None
         OUT.print(f"Wrote {len(found.rows)} predictions to {options.out}", soft_wrap=True)

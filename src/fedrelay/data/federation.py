@@ -54,6 +54,8 @@ class Source:
     """How a table became inputs: what is needed to use the model on other rows."""
     prepared: Sent = Sent()
     """What it took to find out how the data is prepared, from all clients, before there was a model."""
+    levels: tuple[float, float] | None = None
+    """Of deep pictures: the range that all were scaled by, to 0 … 1."""
     notes: tuple[str, ...] = ()
     """What there is to say of how it was read: what was left out, and why."""
 

@@ -100,16 +100,6 @@ def own_tests(federation: Federation) -> Federation | None:
     return owned_tests(federation)
 
 
-def client_names(federation: Federation) -> tuple[str, ...]:
-    """Every client by the name of its owner; by its number where clients are not natural owners with names."""
-    source = federation.source
-    if source.owners is not None and source.owner_names:
-        first, mixed = _first_owners(federation, source.owners)
-        if not len(mixed) and len(set(first.tolist())) == len(first):
-            return tuple(source.owner_names[owner] for owner in first)
-    return tuple(f"client {client}" for client in range(len(federation)))
-
-
 def _first_owners(federation: Federation, owners: Rows) -> tuple[Rows, Rows]:
     """The owner of every client's first example, and the places of examples that somebody else made."""
     owned = owners[federation.order.numpy()]

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import measures
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.folder import Run, load
 from fedrelay.runs.results import read_clients, rows_of, table
 
@@ -54,7 +54,7 @@ def write_csv(folders: Folders, out: Path | str) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            write_atomically(out / f"{name}.csv", content.encode())
+            files.write(out / f"{name}.csv", content.encode())
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}): name another folder with --csv") from None
     return [out / f"{name}.csv" for name in contents]

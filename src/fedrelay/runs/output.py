@@ -21,11 +21,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedrelay.data import Augment, Examples, Federation, Normalise, Transform
-from fedrelay.data.holdout import client_names
+from fedrelay import files
+from fedrelay.data import Augment, Federation, Normalise, Transform
+from fedrelay.data.augment import Levelled
+from fedrelay.data.examples import Store, nested
+from fedrelay.data.nests import Shape, leaves
 from fedrelay.errors import BadInput
 from fedrelay.models.described import build_model, describe_model
-from fedrelay.runs.checkpoint import write_atomically
+from fedrelay.models.inputs import spread
 from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, dumps, load
 from fedrelay.runs.results import named
 from fedrelay.tasks import CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
@@ -45,13 +48,13 @@ def write_model(
     predictor: Predictor,
     workspaces: Workspaces,
     *,
-    examples: Examples | None = None,
+    examples: Store | None = None,
     federation: Federation | None = None,
 ) -> None:
     """Write the model and what is to be known of it; `examples` are some that it takes."""
     facts: dict[str, Any] = {"format": FORMAT} | facts_of(workspaces, examples, federation)
     if isinstance(predictor, PerClient):
-        names = client_names(federation) if federation is not None else ()
+        names = () if federation is None else federation.names
         own = {
             names[client] if names else f"client {client}": weights_of(vector, workspaces)
             for client, vector in sorted(predictor.own.items())
@@ -71,22 +74,23 @@ def write_model(
     preparation = None if federation is None else federation.source.preparation
     if preparation is not None:
         content = json.dumps(preparation.plain(), indent=2, ensure_ascii=False) + "\n"
-        write_atomically(folder / PREPARATION, content.encode())
-    write_atomically(folder / MODEL_FACTS, (dumps(facts, indent=2) + "\n").encode())
+        files.write(folder / PREPARATION, content.encode())
+    files.write(folder / MODEL_FACTS, (dumps(facts, indent=2) + "\n").encode())
 
 
-def facts_of(workspaces: Workspaces, examples: Examples | None, federation: Federation | None) -> dict[str, Any]:
+def facts_of(workspaces: Workspaces, examples: Store | None, federation: Federation | None) -> dict[str, Any]:
     """What is to be known of a model to use it."""
     task, source = workspaces.task, None if federation is None else federation.source
     some = examples if source is None else source.test
     return {
         "model": describe_model(task.model),
-        "shape": list(task.shape),
-        "stored": None if some is None else str(some.x.dtype).removeprefix("torch."),
+        "shape": task.shape,
+        "stored": None if some is None else stored_as(some if source is None else source.train),
         "tells_classes": isinstance(task.loss, CrossEntropy),
         "classes": task.classes,
         "class_names": list(named(() if source is None else source.class_names, task.classes)),
         "transform": None if some is None else describe_transform(some.transform),
+        "levels": None if source is None else source.levels,
         "data": None if source is None else source.name,
         "preparation": PREPARATION if source is not None and source.preparation is not None else None,
     }
@@ -96,10 +100,18 @@ def describe_transform(transform: Transform | None) -> dict[str, Any] | None:
     """How stored inputs become what the network takes, in prediction: never with augmentation."""
     if transform is None:
         return None
+    if isinstance(transform, Levelled):  # the levels are told apart
+        transform = transform.then
     if isinstance(transform, Normalise | Augment):
         words = "(x / 255 - mean) / std for bytes, (x - mean) / std for floats"
         return {"name": "normalise", "mean": list(transform.mean), "std": list(transform.std), "is": words}
     return {"name": "own", "is": type(transform).__name__}
+
+
+def stored_as(examples: Store) -> str | None:
+    """The type of the numbers that inputs are before they are scaled; None where there are several inputs."""
+    several = list(leaves(examples.with_transform(None).take(slice(0, 1))[0])) if len(examples) else []
+    return str(several[0].dtype).removeprefix("torch.") if len(several) == 1 else None
 
 
 def weights_of(vector: Vector, workspaces: Workspaces) -> Weights:
@@ -112,7 +124,7 @@ def weights_of(vector: Vector, workspaces: Workspaces) -> Weights:
 def save(path: Path, weights: Mapping[str, Any]) -> None:
     content = io.BytesIO()
     torch.save(dict(weights), content)
-    write_atomically(path, content.getvalue())
+    files.write(path, content.getvalue())
 
 
 # --- reading
@@ -126,9 +138,18 @@ class Trained:
     facts: Mapping[str, Any]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one input, as the network takes it."""
-        return tuple(self.facts["shape"])
+    def shape(self) -> Shape:
+        """Of one input, as the network takes it; of several, a tuple or dict of shapes."""
+        return shape_of(self.facts["shape"])
+
+    def one_input(self, what: str) -> tuple[int, ...]:
+        """Its shape; a network that takes several is refused."""
+        if nested(self.shape):
+            raise BadInput(
+                f"the network of {self.folder} takes several inputs, {what} only one: use fedrelay.load_model in Python"
+            )
+        shape: tuple[int, ...] = self.shape
+        return shape
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -178,14 +199,14 @@ class Trained:
     def _bare(self, own: nn.Module | None) -> nn.Module:
         """A network without weights worth keeping."""
         if own is not None:
-            return deepcopy(own)
+            return spread(deepcopy(own), self.shape)
         model = build_model(self.facts["model"])
         if model is None:
             raise BadInput(
                 f"the network of {self.folder} is your own ({self.facts['model']['is']}), and its code is not in the "
                 f"folder: fedrelay.load_model({str(self.folder)!r}, network=…) fills it with the weights of {MODEL}"
             )
-        return model(self.shape, int(self.facts["classes"]))
+        return spread(model(self.shape, int(self.facts["classes"])), self.shape)
 
     def _filled(self, network: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Module:
         try:
@@ -193,6 +214,13 @@ class Trained:
         except RuntimeError as error:
             raise BadInput(f"the weights in {self.folder} are of another network: {error}") from None
         return network.eval()
+
+
+def shape_of(plain: Any) -> Shape:
+    """A shape as JSON has it: lists for tuples."""
+    if isinstance(plain, dict):
+        return {key: shape_of(part) for key, part in plain.items()}
+    return tuple(shape_of(part) for part in plain) if isinstance(plain, list) else plain
 
 
 class Voting(nn.Module):

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrelay.data.federation import Examples, Federation
-from fedrelay.data.holdout import client_names, own_tests, picked
+from fedrelay import files
+from fedrelay.data.examples import Store
+from fedrelay.data.federation import Federation
+from fedrelay.data.holdout import own_tests
 from fedrelay.errors import BadInput
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.folder import CLIENTS, CLIENTS_TABLE, QUALITY, dumps
 from fedrelay.runs.quality import Bin, Calibration, Spread, calibration, confusion
 from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces, evaluate
@@ -87,11 +88,11 @@ def judge_clients(predictor: Predictor, federation: Federation | None, workspace
     parts = None if federation is None else own_tests(federation)
     if parts is None:
         return None
-    names, found = client_names(parts), []
+    found = []
     for client, measured in measures(predictor, parts, workspaces):
         finite = {key: value if math.isfinite(value) else None for key, value in measured.items()}
         tested = parts.client_test(client).size
-        found.append(ClientResult(client, names[client], parts.sizes[client], tested, finite))
+        found.append(ClientResult(client, parts.names[client], parts.sizes[client], tested, finite))
     headline, higher = workspaces.task.headline
     return Clients(headline, higher, tuple(found)) if found else None
 
@@ -113,7 +114,7 @@ def measures(
             ends = np.cumsum([len(each) for each in rows]).tolist()
             own = [Answered(together[end - len(each) : end]) for end, each in zip(ends, rows, strict=True)]
         for client, each, mine in zip(company, own, rows, strict=True):
-            yield client, evaluate(each, picked(parts.test, mine.numpy()), workspaces)
+            yield client, evaluate(each, parts.test.picked(mine), workspaces)
 
 
 def companies(parts: Federation, clients: list[int]) -> Iterator[list[int]]:
@@ -132,7 +133,7 @@ def companies(parts: Federation, clients: list[int]) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def answers_of(predictor: Predictor, test: Examples, rows: torch.Tensor, workspaces: Workspaces) -> torch.Tensor:
+def answers_of(predictor: Predictor, test: Store, rows: torch.Tensor, workspaces: Workspaces) -> torch.Tensor:
     """What the predictor answers to these rows, which are few enough for one batch."""
     return predictor.outputs(workspaces)(test.take(rows)[0])
 
@@ -153,12 +154,12 @@ class Answered(Predictor):
 
 @torch.no_grad()
 def judge_classes(
-    predictor: Predictor, test: Examples | None, workspaces: Workspaces, class_names: tuple[str, ...] = ()
+    predictor: Predictor, test: Store | None, workspaces: Workspaces, class_names: tuple[str, ...] = ()
 ) -> Quality | None:
     """Confusion and calibration on these examples; None where examples do not have one class each."""
     classes = workspaces.task.classes
     one_class = isinstance(workspaces.task.loss, CrossEntropy) and classes > 1
-    if test is None or not len(test) or test.y.ndim != 1 or not one_class:
+    if test is None or not len(test) or not test.classified or not one_class:
         return None
     outputs = predictor.outputs(workspaces)
     answers = [outputs(x).double().softmax(-1).max(-1) for x, _ in test.batches(EVALUATION_BATCH)]
@@ -182,7 +183,7 @@ def write_results(
     predictor: Predictor,
     workspaces: Workspaces,
     *,
-    test: Examples | None = None,
+    test: Store | None = None,
     federation: Federation | None = None,
 ) -> tuple[Clients | None, Quality | None]:
     """Judge what a run has made, and write what came of it: for clients that have test parts, and for classes."""
@@ -212,8 +213,8 @@ def error_of(quality: Quality | None) -> float | None:
 def write_clients(folder: Path, clients: Clients) -> None:
     spread = clients.spread
     content = asdict(clients) | {"spread": None if spread is None else asdict(spread)}
-    write_atomically(folder / CLIENTS, (dumps(content, indent=2) + "\n").encode())
-    write_atomically(folder / CLIENTS_TABLE, table(rows_of(clients)).encode())
+    files.write(folder / CLIENTS, (dumps(content, indent=2) + "\n").encode())
+    files.write(folder / CLIENTS_TABLE, table(rows_of(clients)).encode())
 
 
 def rows_of(clients: Clients) -> list[dict[str, Any]]:
@@ -235,7 +236,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def write_quality(folder: Path, quality: Quality) -> None:
-    write_atomically(folder / QUALITY, (dumps(asdict(quality), indent=None) + "\n").encode())
+    files.write(folder / QUALITY, (dumps(asdict(quality), indent=None) + "\n").encode())
 
 
 def read_clients(folder: Path) -> Clients | None:

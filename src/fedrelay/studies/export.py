@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from fedrelay import files
 from fedrelay.errors import BadInput
-from fedrelay.runs.checkpoint import write_atomically
 from fedrelay.runs.folder import MODEL, MODEL_FACTS
 from fedrelay.runs.output import Trained, load_trained
 
@@ -48,7 +48,7 @@ def export(folder: Path | str, out: Path | str, form: Form | None = None, *, cli
     content = WRITERS[form](trained, client)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, content)
+        files.write(out, content)
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}): name another file with --out") from None
     return out
@@ -107,7 +107,7 @@ WRITERS = {"onnx": onnx, "torchscript": torchscript, "state_dict": state_dict}
 def example(trained: Trained) -> torch.Tensor:
     """Two inputs of the right shape."""
     tokens = trained.facts["stored"] == "int64"
-    return torch.zeros((2, *trained.shape), dtype=torch.int64 if tokens else torch.float32)
+    return torch.zeros((2, *trained.one_input("this form")), dtype=torch.int64 if tokens else torch.float32)
 
 
 def facts(trained: Trained) -> str:

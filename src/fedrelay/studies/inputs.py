@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,30 @@ from numpy.typing import NDArray
 
 from fedrelay import config
 from fedrelay.config.federation import DATA, federate
-from fedrelay.config.schema import nearest
+from fedrelay.config.schema import NONE, nearest
 from fedrelay.data import Examples
-from fedrelay.data.federation import Prepares
+from fedrelay.data.augment import levelled
+from fedrelay.data.examples import Store
 from fedrelay.data.sources.checks import check_numbers, check_some, wrong
-from fedrelay.data.sources.images import SUFFIXES
+from fedrelay.data.sources.images import SUFFIXES, looked_at, scaled_images
+from fedrelay.data.sources.pictures import damaged, pixels
+from fedrelay.data.tables.columns import typed, words
+from fedrelay.data.tables.preparation import Preparation
+from fedrelay.data.tables.reading import SUFFIXES as TABLE_SUFFIXES
+from fedrelay.data.tables.reading import Raw, read
+from fedrelay.data.tables.table import Declared
 from fedrelay.errors import BadInput
 from fedrelay.runs.folder import CONFIG, PREPARATION, read_config
 from fedrelay.runs.output import Trained
 
-TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 ARRAYS = (".npy", ".npz")
-
-PREPARATIONS: dict[str, Callable[[Mapping[str, Any]], Prepares]] = {}
-"""How a saved preparation becomes one again, by the kind of data that it prepares."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """Inputs as they are stored, what each is called, and its class where that is known."""
 
-    examples: Examples
+    examples: Store
     title: str
     """What the names are: of files, or of rows."""
     names: Sequence[str]
@@ -46,12 +48,14 @@ def asked(trained: Trained, data: str, data_dir: Path | None = None) -> Asked:
     path, name = Path(data).expanduser(), data.lower()
     if path.is_dir():
         return of_images(trained, path)
-    if name.endswith((*TABLES, *ARRAYS)):
+    if name.endswith((*TABLE_SUFFIXES, *ARRAYS)):
         if not path.is_file():
             raise wrong(path, "a file", "nothing there")
-        return of_table(trained, path) if name.endswith(TABLES) else of_arrays(trained, path)
+        return of_table(trained, path) if name.endswith(TABLE_SUFFIXES) else of_arrays(trained, path)
     if path.is_file() and not name.endswith(".toml"):
-        raise wrong(path, f"a folder of images, or a name that ends in {', '.join((*TABLES, *ARRAYS))}", path.name)
+        raise wrong(
+            path, f"a folder of images, or a name that ends in {', '.join((*TABLE_SUFFIXES, *ARRAYS))}", path.name
+        )
     return of_data_set(trained, data, data_dir)
 
 
@@ -59,32 +63,38 @@ def asked(trained: Trained, data: str, data_dir: Path | None = None) -> Asked:
 
 
 def of_images(trained: Trained, folder: Path) -> Asked:
-    """All images below a folder, scaled to the size of the model's inputs."""
+    """All images below a folder, decoded as those that the model was trained on."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
     if not files:
         raise wrong(folder, "images", f"no file that ends in {', '.join(sorted(SUFFIXES))}")
-    if len(trained.shape) != 3 or trained.shape[0] not in (1, 3) or trained.facts["stored"] != "uint8":
-        raise wrong(folder, f"inputs of shape {trained.shape} of {trained.facts['stored']}", "a folder of images")
-    pixels = np.stack([picture(path, trained.shape) for path in files])
+    shape, kind = trained.one_input("a folder of images has"), trained.facts["stored"]
+    deep = trained.facts["levels"] is not None
+    if len(shape) != 3 or shape[1] != shape[2] or (deep, kind) not in ((True, "float32"), (False, "uint8")):
+        raise wrong(folder, f"inputs of shape {shape} of {kind}", "a folder of images")
+    background = config.section_of(read_config(trained.folder / CONFIG), "data").get("background", "white")
+    background = None if background == NONE else str(background)
+    if looked_at(folder, files)[0] is not deep:
+        kinds = "grey images of more than 8 bits", "images of 8 bits a colour"
+        raise wrong(folder, *(kinds if deep else reversed(kinds)))
+    if shape[0] == 1 and not deep:
+        x = np.stack([grey(path, shape[1], background) for path in files])
+    else:
+        x = scaled_images(files, shape[1], background, deep=deep)
     names = [path.relative_to(folder).as_posix() for path in files]
-    return Asked(_examples(trained, pixels), "file", names)
+    return Asked(_examples(trained, x), "file", names)
 
 
-def picture(path: Path, shape: Sequence[int]) -> NDArray[np.uint8]:
-    """One image as it is stored for training: (height, width, channels) of bytes."""
+def grey(path: Path, size: int, background: str | None) -> NDArray[Any]:
+    """One image in shades of grey, as bytes (size, size, 1)."""
     from PIL import Image
 
-    channels, height, width = shape
     try:
         with Image.open(path) as opened:
-            if channels == 3:
-                opened.draft("RGB", (2 * width, 2 * height))  # as in training: so the bytes are the same
-            image = opened.convert("RGB" if channels == 3 else "L")
+            return pixels(path, opened, size, background, mode="L")
+    except BadInput:
+        raise
     except Exception as error:  # a damaged image makes its decoder fail in many ways
-        raise wrong(path, "an image", f"a damaged or other file ({type(error).__name__}: {error})") from None
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
-    return np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+        raise damaged(path, error) from None
 
 
 # --- arrays
@@ -108,7 +118,7 @@ def of_arrays(trained: Trained, path: Path) -> Asked:
 
 def stored(trained: Trained, where: Path, x: NDArray[Any]) -> NDArray[Any]:
     """An array as inputs of the model are stored; images may have their channels first or last, grey ones none."""
-    shape, kind = trained.shape, str(trained.facts["stored"])
+    shape, kind = trained.one_input("an array has"), str(trained.facts["stored"])
     if x.dtype.kind not in "fiub":
         raise wrong(where, "numbers", str(x.dtype))
     check_some(where, len(x) if x.ndim else 0)
@@ -129,12 +139,18 @@ def stored(trained: Trained, where: Path, x: NDArray[Any]) -> NDArray[Any]:
             found = f"{outside} outside" if x.dtype.kind in "iu" else str(x.dtype)
             raise wrong(where, f"tokens from 0 to {trained.facts['classes'] - 1}", found)
         return x.astype(np.int64)
+    if trained.facts["levels"] is not None:
+        return _floats(where, x)
     if kind == "uint8" and x.dtype != np.uint8:
         if x.dtype.kind != "f":
             raise wrong(where, "images of bytes, or of floats from 0 to 1", str(x.dtype))
         check_numbers(where, x, 0, 1)
-        return x.astype(np.float32)
-    x = x if kind == "uint8" else x.astype(np.float32)
+    return x if x.dtype == kind == "uint8" else _floats(where, x)
+
+
+def _floats(where: Path, x: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is refused
+        x = x.astype(np.float32)
     check_numbers(where, x)
     return x
 
@@ -146,66 +162,36 @@ def of_table(trained: Trained, path: Path) -> Asked:
     """The rows of a table, prepared as those that the model was trained on; its label column is judged by, if it has
     one."""
     section = config.section_of(read_config(trained.folder / CONFIG), "data")
-    label, client = str(section.get("label", "label")), str(section.get("client", "client"))
-    prepared = preparation_of(trained)
-    table = _arrow(path)
-    if prepared is not None:
-        preparation, label = prepared
-        x = preparation.read(path)
+    raw = read(path)
+    if trained.facts["preparation"]:
+        preparation = Preparation.load(trained.folder / PREPARATION)
+        x, label = preparation.read(path), preparation.label
     else:
-        x = _numbers(trained, path, table, [name for name in table.column_names if name not in (label, client)])
-    y = None
-    if label in table.column_names:
-        y = _codes(trained, path, label, [None if each is None else str(each) for each in table[label].to_pylist()])
+        label, client = str(section.get("label", "label")), str(section.get("client", "client"))
+        x = _numbers(trained, raw, [name for name in raw.names if name not in (label, client)])
+    check_some(path, len(x))
+    y = _codes(trained, path, label, words(raw, label).tolist()) if label in raw.names else None
     return Asked(_examples(trained, x, y), "row", _numbered(x), labelled=y is not None)
 
 
-def preparation_of(trained: Trained) -> tuple[Prepares, str] | None:
-    """How the table was prepared that the model was trained on, and the column of its labels."""
-    if not trained.facts["preparation"]:
-        return None
-    path = trained.folder / PREPARATION
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        kind = values.get("kind", "table")
-    except (OSError, ValueError, AttributeError) as error:
-        raise wrong(path, "a preparation as it was saved", f"another file ({error})") from None
-    if kind not in PREPARATIONS:
-        raise wrong(path, f"a preparation of {', '.join(PREPARATIONS) or 'a known kind'}", f"one of {kind}")
-    return PREPARATIONS[kind](values), str(values.get("label") or "label")
-
-
-def _numbers(trained: Trained, path: Path, table: Any, columns: Sequence[str]) -> NDArray[np.float32]:
+def _numbers(trained: Trained, raw: Raw, columns: Sequence[str]) -> NDArray[np.float32]:
     """Columns of numbers, in the order of the table."""
-    if len(trained.shape) != 1 or len(columns) != trained.shape[0]:
+    shape = trained.one_input("a table has")
+    if len(shape) != 1 or len(columns) != shape[0]:
         found = f"{len(columns)} columns of inputs: {', '.join(columns[:10])}{' …' if len(columns) > 10 else ''}"
-        raise wrong(path, f"inputs of shape {trained.shape}, as the model takes them", found)
-    check_some(path, table.num_rows)
-    parts = []
-    for name in columns:
-        if table[name].null_count:
-            raise wrong(path, f"a value in every row of column {name!r}", f"{table[name].null_count} empty")
-        values = table[name].to_numpy()
-        if values.dtype.kind not in "iufb":
-            raise wrong(path, f"column {name!r} to be numbers", str(table[name].type))
-        parts.append(np.asarray(values, dtype=np.float32))
-    x = np.stack(parts, axis=1)
-    check_numbers(path, x)
+        raise wrong(raw.name, f"inputs of shape {shape}, as the model takes them", found)
+    x = np.empty((raw.table.num_rows, len(columns)), dtype=np.float32)
+    for place, name in enumerate(columns):
+        column = typed(raw, name, Declared())
+        if column.kind != "number":
+            raise wrong(raw.name, f"column {name!r} to be numbers", column.kind)
+        empty = int((~column.filled).sum())
+        if empty:
+            raise wrong(raw.name, f"a value in every row of column {name!r}", f"{empty} empty")
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, which is refused below
+            x[:, place] = column.values
+    check_numbers(raw.name, x)
     return x
-
-
-def _arrow(path: Path) -> Any:
-    try:
-        import pyarrow as arrow
-        from pyarrow import csv, parquet
-    except ImportError:
-        raise BadInput('reading tables needs pyarrow: pip install "fedrelay[table]"') from None
-    try:
-        if path.suffix in (".parquet", ".pq"):
-            return parquet.read_table(path)
-        return csv.read_csv(path, parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ","))
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        raise wrong(path, "a whole table", f"a damaged one ({error})") from None
 
 
 # --- data sets
@@ -230,7 +216,7 @@ def of_data_set(trained: Trained, data: str, data_dir: Path | None) -> Asked:
         raise wrong(data, f"inputs of shape {trained.shape}, as the model takes them", f"{test.shape}")
     source = federation.source
     return Asked(
-        test, "row", _numbered(test.y), labelled=test.y.ndim == 1 and source.classes == trained.facts["classes"]
+        test, "row", _numbered(test.y), labelled=test.classified and source.classes == trained.facts["classes"]
     )
 
 
@@ -238,6 +224,8 @@ def of_data_set(trained: Trained, data: str, data_dir: Path | None) -> Asked:
 
 
 def _examples(trained: Trained, x: NDArray[Any], y: NDArray[np.int64] | None = None) -> Examples:
+    if trained.facts["levels"] is not None:
+        x = levelled(x, *trained.facts["levels"])
     inputs = torch.from_numpy(np.require(x, requirements=("C", "W")))
     targets = torch.zeros(len(x), dtype=torch.int64) if y is None else torch.from_numpy(y)
     return Examples(inputs, targets, trained.transform)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedrelay.data import Examples
+from fedrelay.data.examples import Store
 from fedrelay.runs.output import Trained, load_trained
 from fedrelay.studies.inputs import Asked, asked
 from fedrelay.tasks import EVALUATION_BATCH
@@ -52,7 +52,7 @@ def predict(folder: Path | str, data: str, *, client: str | None = None, data_di
     return Predictions(rows, right)
 
 
-def outputs(network: nn.Module, examples: Examples) -> Iterator[torch.Tensor]:
+def outputs(network: nn.Module, examples: Store) -> Iterator[torch.Tensor]:
     """What the network returns, batch by batch."""
     for x, _ in examples.batches(EVALUATION_BATCH):
         yield network(x)

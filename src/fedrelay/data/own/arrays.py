@@ -71,12 +71,12 @@ def from_arrays(
     if share is not None:
         kept, held = _held_out(name, owners, share)
         tested = [_Part("test part", whole.x[held], whole.y[held])]
-    train_x, test_x, sent = whole.x[kept], tested[0].x, Sent()
+    train_x, test_x, sent, scale = whole.x[kept], tested[0].x, Sent(), None
     deep = train_x.dtype == np.uint16 or (levels is not None and train_x.dtype == np.float32 and train_x.ndim == 4)
     if deep:
         given = None if levels == "range" else levels
         both = np.concatenate([train_x, test_x]).astype(np.float32)
-        both, _, sent = scaled(name, both, owners[kept], np.arange(len(kept)), given)
+        both, scale, sent = scaled(name, both, owners[kept], np.arange(len(kept)), given)
         train_x, test_x = both[: len(kept)], both[len(kept) :]
     if transform is None and (deep or train_x.dtype == np.uint8):
         transform = Normalise((0.5,), (0.5,))
@@ -90,6 +90,7 @@ def from_arrays(
         class_names=tuple(map(str, class_names)),
         test_owners=None if share is None else owners[held],
         prepared=sent,
+        levels=scale,
     )
     return Federation.split(source, Natural())
 

@@ -167,17 +167,17 @@ class Tree:
 
     def in_memory(
         self, size: int, background: str | None, levels: tuple[float, ...] | None, trained: Rows
-    ) -> tuple[Store, tuple[str, ...], Sent]:
-        """All images, what there is to say of them, and what it took to find out how deep ones are to be scaled."""
+    ) -> tuple[Store, tuple[str, ...], Sent, tuple[float, float] | None]:
+        """All images, what there is to say of them, what it took to find out how deep ones are scaled, and how."""
         x, notes = self.pixels(size, background)
         if x.dtype != np.float32:
-            return examples(x, self.labels, SCALE), notes, Sent()
+            return examples(x, self.labels, SCALE), notes, Sent(), None
         x, found, sent = scaled(str(self.base), x, self.owners, trained, levels)
-        return examples(x, self.labels, DEEP_SCALE), (*notes, told(found)), sent
+        return examples(x, self.labels, DEEP_SCALE), (*notes, told(found)), sent, found
 
     def on_disk(
         self, size: int, background: str | None, levels: tuple[float, ...] | None, trained: Rows
-    ) -> tuple[Store, tuple[str, ...], Sent]:
+    ) -> tuple[Store, tuple[str, ...], Sent, tuple[float, float] | None]:
         """The same in a file that is not read into memory; deep images are scaled whenever they are taken."""
 
         def look() -> Arrays:
@@ -193,9 +193,10 @@ class Tree:
         path = cached_file(self.base, f"pictures-{size}{_laid(background)}", self.files, build)
         stored = StoredExamples(path, torch.arange(len(self.files)), torch.from_numpy(self.labels.copy()))
         if not deep:
-            return stored.with_transform(SCALE), notes, Sent()
+            return stored.with_transform(SCALE), notes, Sent(), None
         least, most, sent = levels_of(str(self.base), stored, self.owners, trained, levels)
-        return stored.with_transform(Levelled(least, most, DEEP_SCALE)), (*notes, told((least, most))), sent
+        found = least, most
+        return stored.with_transform(Levelled(least, most, DEEP_SCALE)), (*notes, told(found)), sent, found
 
     def source(
         self,
@@ -218,7 +219,7 @@ class Tree:
         train_rows, test_rows = held_out(self.owners * len(self.class_names) + self.labels, test, name)
         if not len(test_rows):
             raise wrong(self.base, "some class of some client with two images, to test on", "none")
-        stored, notes, sent = (self.on_disk if on_disk else self.in_memory)(size, background, levels, train_rows)
+        stored, notes, sent, scale = (self.on_disk if on_disk else self.in_memory)(size, background, levels, train_rows)
         return Source(
             name,
             train=stored.picked(torch.from_numpy(train_rows)),
@@ -229,6 +230,7 @@ class Tree:
             class_names=self.class_names,
             test_owners=self.owners[test_rows],
             prepared=sent,
+            levels=scale,
             notes=notes,
         )
 
