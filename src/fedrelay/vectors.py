@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from fedrelay.types import Baton, Vector
 
+MOST = 1 << 24
+"""Up to here every whole number is exact in float32. In a vector whole numbers are divided by it, so that a count of
+batches, which is no weight, is next to nothing in a distance between two models."""
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of the model: its place and shape in the vector."""
+    """One tensor of the model: its place and shape in the vector. One of `whole` numbers is divided by MOST there."""
 
     name: str
     start: int
     shape: tuple[int, ...]
+    whole: bool = False
 
     @property
     def size(self) -> int:
@@ -38,7 +44,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Parameters first (`trainable` numbers), then float buffers, which travel but have no gradient."""
+    """Parameters first (`trainable` numbers), then buffers, which travel but have no gradient: floats, whole numbers.
+
+    What never changes is not in the vector, because it comes with the network: frozen parameters, the buffers of parts
+    that are in `.eval()`, and buffers that are not saved (`persistent=False`).
+    """
 
     entries: tuple[Entry, ...]
     trainable: int
@@ -57,9 +67,12 @@ class Layout:
 
         place((n, p) for n, p in network.named_parameters() if p.requires_grad)
         trainable = start
-        place((n, p) for n, p in network.named_parameters() if not p.requires_grad)
-        place((n, b) for n, b in network.named_buffers() if b.is_floating_point())
-        return cls(tuple(entries), trainable, start)
+        travelling = [buffer for buffer in buffers(network) if buffer.travels]
+        place((b.name, b.tensor) for b in travelling if b.tensor.is_floating_point())
+        floats = len(entries)
+        place((b.name, b.tensor) for b in travelling if not b.tensor.is_floating_point())
+        whole = (Entry(entry.name, entry.start, entry.shape, whole=True) for entry in entries[floats:])
+        return cls((*entries[:floats], *whole), trainable, start)
 
     def bind(self, network: nn.Module, vector: Vector, gradient: Vector) -> None:
         """Make the network's tensors views into `vector` (taking its current values along) and its gradients into
@@ -67,14 +80,49 @@ class Layout:
         tensors = dict(network.named_parameters()) | dict(network.named_buffers())
         for entry in self.entries:
             tensor, view = tensors[entry.name], entry.view(vector)
+            if entry.whole:  # no view can turn floats into whole numbers: whoever works with the network copies them
+                view.copy_(tensor).div_(MOST)
+                continue
             view.copy_(tensor.detach())
             tensor.data = view
             if entry.start < self.trainable:
                 tensor.grad = entry.view(gradient)
 
     def pieces(self, vector: Vector) -> dict[str, torch.Tensor]:
-        """The named tensors inside a vector (views, no copies)."""
-        return {entry.name: entry.view(vector) for entry in self.entries}
+        """The named tensors inside a vector: views, no copies, but of whole numbers."""
+        return {
+            entry.name: whole_numbers(entry.view(vector)) if entry.whole else entry.view(vector)
+            for entry in self.entries
+        }
+
+
+class Buffer(NamedTuple):
+    """A buffer of a network, and the module that has it by this key."""
+
+    name: str
+    module: nn.Module
+    key: str
+    tensor: torch.Tensor
+
+    @property
+    def travels(self) -> bool:
+        """Whether it belongs to the model and may change in training."""
+        return self.module.training and self.key not in self.module._non_persistent_buffers_set
+
+
+def buffers(network: nn.Module) -> Iterator[Buffer]:
+    """All buffers, each once, in the order of `named_buffers`."""
+    seen = set[int]()
+    for prefix, module in network.named_modules():
+        for key, tensor in module.named_buffers(recurse=False):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield Buffer(f"{prefix}.{key}" if prefix else key, module, key, tensor)
+
+
+def whole_numbers(view: torch.Tensor) -> torch.Tensor:
+    """Whole numbers out of a vector; a merge may have made fractions of them."""
+    return (view.double() * MOST).round().long()
 
 
 def is_finite(vector: Vector) -> bool:

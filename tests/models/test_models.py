@@ -547,7 +547,10 @@ def test_an_own_network_is_copied_with_its_weights_and_pickles() -> None:
 def test_an_own_network_lives_in_the_flat_vector() -> None:
     network = Own(TwoLayers())((4,), 3)
     layout = Layout.of(network)
-    assert (layout.trainable, layout.size) == (4 * 5 + 5 + 2 * 5 + 5 * 3 + 3, 4 * 5 + 5 + 2 * 5 + 5 * 3 + 3 + 2 * 5)
+    assert (layout.trainable, layout.size) == (
+        4 * 5 + 5 + 2 * 5 + 5 * 3 + 3,
+        4 * 5 + 5 + 2 * 5 + 5 * 3 + 3 + 2 * 5 + 1,
+    )  # and the count of batches
     gradient = torch.zeros(layout.trainable)
     layout.bind(network, torch.empty(layout.size), gradient)
     F.cross_entropy(network(torch.randn(6, 4)), torch.arange(6) % 3).backward()

@@ -80,7 +80,7 @@ def everybodys(received: Vector, visit: Visit) -> Vector:
 def gradient_at(weights: Vector, visit: Visit) -> Vector:
     """The gradient of the client's whole loss, without augmentation or dropout."""
     workspace, client = visit.workspaces.main, visit.client
-    workspace.network.train(False)
+    workspace.mode(training=False)
     workspace.weights.copy_(weights)
     total = torch.zeros_like(weights)
     for start in range(0, client.size, EVALUATION_BATCH):

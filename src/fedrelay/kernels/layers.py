@@ -328,7 +328,7 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
         if id(module) in seen or hooked(module) or tied:
             return None
         seen.add(id(module))
-        if kind is nn.Identity:
+        if kind is nn.Identity or (kind is nn.Dropout and not module.training):  # its owner put it in .eval()
             continue
         if isinstance(module, nn.Linear) and kind is nn.Linear and not images:
             found.append(Linear(module, place, name, first=first))

@@ -12,7 +12,7 @@ from fedrelay.errors import BadInput
 from fedrelay.kernels.layers import written_out
 from fedrelay.models.network import Network
 from fedrelay.types import Vector
-from fedrelay.vectors import Layout
+from fedrelay.vectors import MOST, Layout, buffers, whole_numbers
 
 BatchLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """The mean loss of a batch: of its output and its targets, or of its inputs and its targets; ready for `backward`."""
@@ -29,7 +29,8 @@ class Workspace:
     """A network to work with: its tensors are views into `params`, its gradients into `gradient`.
 
     `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a copy
-    of the result away. With `written`, the loss is cross-entropy, and known layers run with gradients written out.
+    of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with gradients
+    written out. Parts of the network that are in `.eval()` stay so.
     """
 
     def __init__(self, network: nn.Module, layout: Layout, loss: BatchLoss, *, written: bool) -> None:
@@ -37,6 +38,9 @@ class Workspace:
         self.params = torch.empty(layout.size)
         self.weights = self.params[: layout.trainable]
         self.gradient = torch.zeros(layout.trainable)
+        self._resting = [module for module in network.modules() if not module.training]
+        self._training: bool | None = None
+        self._beside = Beside(network, layout, self.params)
         layout.bind(network, self.params, self.gradient)
         self._loss = loss
         rows = self.weights.unsqueeze(0), self.gradient.unsqueeze(0)
@@ -44,9 +48,28 @@ class Workspace:
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
+        self.put(params)
+        self.mode(training=training)
+
+    def put(self, params: Vector) -> None:
+        """Put a model in, without a change of mode."""
         self.params.copy_(params)
-        if self.network.training is not training:
-            self.network.train(training)
+        self._beside.scatter()
+
+    def mode(self, *, training: bool) -> None:
+        """Train or only look; what the network's owner has put in `.eval()` stays so."""
+        if self._training is training:
+            return
+        self.network.train(training)
+        if training:
+            for module in self._resting:
+                module.training = False
+        self._training = training
+
+    def model(self) -> Vector:
+        """A copy of the model that is in here now."""
+        self._beside.gather()
+        return self.params.clone()
 
     @property
     def draws(self) -> bool:
@@ -67,7 +90,7 @@ class Workspace:
     def differentiate(self, x: torch.Tensor, y: torch.Tensor, loss_of: BatchLoss | None = None) -> torch.Tensor:
         """Fill `gradient` with the gradient of the batch's mean loss (or another loss), which is returned."""
         if self._layers is not None and loss_of is None and y.ndim == 1:
-            return self._layers.differentiate(x, y, training=self.network.training)
+            return self._layers.differentiate(x, y, training=bool(self._training))
         self.gradient.zero_()
         loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -77,10 +100,41 @@ class Workspace:
         """Let the weights take a plain step against the gradient of the batch's mean loss, which is returned; what
         `gradient` is afterwards is not said."""
         if self._layers is not None and y.ndim == 1:
-            return self._layers.differentiate(x, y, training=self.network.training, lr=lr)
+            return self._layers.differentiate(x, y, training=bool(self._training), lr=lr)
         loss = self.differentiate(x, y)
         self.weights.add_(self.gradient, alpha=-lr)
         return loss
+
+
+class Beside:
+    """The buffers that are not, or might not stay, views into the vector: whole numbers, those that a module puts
+    another tensor in place of, and those that do not travel, which every visit must find as they were."""
+
+    def __init__(self, network: nn.Module, layout: Layout, params: Vector) -> None:
+        places = {entry.name: entry for entry in layout.entries}
+        known = list(buffers(network))
+        self._travelling = [(b, places[b.name].view(params), places[b.name].whole) for b in known if b.name in places]
+        self._fixed = [(b, b.tensor.detach().clone()) for b in known if b.name not in places]
+
+    def scatter(self) -> None:
+        """Let the network have what the vector says, and what never changes."""
+        for (_, module, key, tensor), view, whole in self._travelling:
+            module._buffers[key] = tensor
+            if whole:
+                tensor.copy_(whole_numbers(view))
+        for (_, module, key, tensor), value in self._fixed:
+            module._buffers[key] = tensor
+            tensor.copy_(value)
+
+    def gather(self) -> None:
+        """Let the vector have what the network says."""
+        for (_, module, key, tensor), view, whole in self._travelling:
+            now = module._buffers[key]
+            if whole and now is not None:
+                view.copy_(now).div_(MOST)
+            elif now is not None and now is not tensor:
+                view.copy_(now.detach())
+                module._buffers[key] = tensor
 
 
 class StackedWorkspace:
@@ -98,6 +152,14 @@ class StackedWorkspace:
     def params(self) -> torch.Tensor:
         """All numbers of the models: such networks have no buffers."""
         return self.weights
+
+    def put(self, params: torch.Tensor) -> None:
+        """Put models in."""
+        self.weights.copy_(params)
+
+    def model(self) -> torch.Tensor:
+        """A copy of the models."""
+        return self.weights.clone()
 
     def first(self, rows: int) -> StackedWorkspace:
         """The first rows alone, at the same place in memory."""

@@ -70,6 +70,6 @@ class ResNet18:
         if self.norm == "group":
             return nn.GroupNorm(self.groups, channels)
         norm = nn.BatchNorm2d(channels)
-        # The count of batches is no float, so it could not travel; with a fixed momentum nothing depends on it.
+        # With a fixed momentum nothing depends on the count of batches, so it need not travel.
         norm.num_batches_tracked = None
         return norm

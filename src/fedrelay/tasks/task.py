@@ -18,6 +18,7 @@ from fedrelay.kernels.layers import written_out
 from fedrelay.models import Model
 from fedrelay.models.inputs import spread
 from fedrelay.tasks.losses import LOSSES, CrossEntropy, Loss
+from fedrelay.tasks.parts import Parts, parts_of
 from fedrelay.types import Vector
 from fedrelay.vectors import Layout
 
@@ -69,6 +70,12 @@ class Task:
     def layout(self) -> Layout:
         with torch.device("meta"):
             return layout_of(self.model(self.shape, self.classes))
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Which parts of the network have a role."""
+        with torch.device("meta"):
+            return parts_of(self.model(self.shape, self.classes))
 
     @cached_property
     def stacks(self) -> bool:

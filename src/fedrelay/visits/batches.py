@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData
-from fedrelay.data.nests import Nest, rows_in, split
+from fedrelay.data.nests import Nest, mapped, rows_in, split
 from fedrelay.tasks import PADDING
 
 Batch: TypeAlias = tuple[Nest, Nest, torch.Tensor | int]
@@ -29,11 +30,21 @@ class Row:
     batch: int
     draw: np.random.Generator
     steps: int
+    fold: bool = False
+    """Whether a last batch of one example goes with the batch before it."""
 
     def positions(self) -> Iterator[torch.Tensor]:
         """Batch by batch; the passes are used up with them."""
         for order in self.passes:
-            yield from torch.split(order, self.batch)
+            yield from folded(order, self.batch, fold=self.fold)
+
+
+def folded(rows: Nest, size: int, *, fold: bool) -> Iterable[Nest]:
+    """Batches of this size; the last one is what is left, which, folded, is never a single one beside others."""
+    parts, count = split(rows, size), rows_in(rows)
+    if not (fold and 1 < size < count and count % size == 1):
+        return parts
+    return [*list(parts)[:-2], mapped(rows, itemgetter(slice(count - size - 1, count)))]
 
 
 CHUNK = 1 << 20
@@ -42,20 +53,19 @@ CHUNK = 1 << 20
 
 def alone(row: Row) -> Iterator[Iterator[Batch]]:
     """The batches of one visit, pass by pass."""
-    client, batch = row.client, row.batch
-    draw = row.draw if client.examples.draws else None
-    several = 1 if draw else max(CHUNK // (client.examples.numbers * 4 * batch), 1)
+    examples = row.client.examples
+    draw = row.draw if examples.draws else None
+    several = 1 if draw else max(CHUNK // (examples.numbers * 4 * row.batch), 1)
     for order in row.passes:
-        yield in_chunks(client, order, batch, several, draw)
+        yield in_chunks(row, order, several, draw)
 
 
-def in_chunks(
-    client: ClientData, order: torch.Tensor, batch: int, several: int, draw: np.random.Generator | None
-) -> Iterator[Batch]:
+def in_chunks(row: Row, order: torch.Tensor, several: int, draw: np.random.Generator | None) -> Iterator[Batch]:
     """The batches of one pass, several of them gathered at once."""
-    for positions in torch.split(order, several * batch):
-        x, y = client.take(positions, draw)
-        for part, targets in zip(split(x, batch), split(y, batch), strict=True):
+    batch, fold = row.batch, row.fold
+    for positions in folded(order, several * batch, fold=fold):
+        x, y = row.client.take(positions, draw)
+        for part, targets in zip(folded(x, batch, fold=fold), folded(y, batch, fold=fold), strict=True):
             yield part, targets, rows_in(targets)
 
 

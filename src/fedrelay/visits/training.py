@@ -107,7 +107,7 @@ class Training(Work):
         for epoch in self.train(baton, visit):
             if held is not None:
                 best = better(best, epoch, held, visit)
-        params = visit.workspaces.main.params.clone() if best is None else best.params
+        params = visit.workspaces.main.model() if best is None else best.params
         return self.finish(baton, self.without_held_out(visit), params, epoch if best is None else best.epoch)
 
     def train(self, baton: Baton, visit: Visit) -> Iterator[Epoch]:
@@ -116,12 +116,13 @@ class Training(Work):
         workspace.load(baton.params, training=True)
         progress = self.begin(workspace, visit, effect_of(self.terms, baton.params, visit))
         size, quiet = visit.client.size, progress.loss_of is None and not workspace.draws
-        _, examples = self.lengths(size)
+        fold = visit.task.parts.by_batch
+        _, examples = self.lengths(size, fold=fold)
         with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit)):
             for number, batch_of in enumerate(batches.alone(self.row(visit)), start=1):
                 self.descend(progress, batch_of)
                 seen = min(number * size, examples)
-                yield Epoch(number, self.steps_for(seen, size), seen, float(progress.losses))
+                yield Epoch(number, self.steps_for(seen, size, fold=fold), seen, float(progress.losses))
 
     def stacks(self, task: Task, /) -> bool:
         """Several visits can be made at once if no term looks at batches, and the network is known."""
@@ -131,7 +132,7 @@ class Training(Work):
         """Several visits at once, one model a row: what they would be one by one, up to rounding."""
         visits = [self.without_held_out(visit) for visit in visits]
         # Those with most steps come first, so that the rows still in training are always the first ones.
-        lengths = [self.lengths(visit.client.size) for visit in visits]
+        lengths = [self.lengths(visit.client.size, fold=visit.task.parts.by_batch) for visit in visits]
         order = sorted(range(len(visits)), key=lambda number: -lengths[number][0])
         pairs = [(batons[number], visits[number]) for number in order]
         stack = visits[0].workspaces.stack(len(visits))
@@ -183,7 +184,9 @@ class Training(Work):
         steps = float(epoch.steps) if steps is None else steps
         memory, uplink = ended(self.terms, baton.params, params, visit, steps=steps, lr=lr)
         size = visit.client.size
-        _, examples = self.lengths(size)  # all that were worked on, also those after the best epoch
+        _, examples = self.lengths(
+            size, fold=visit.task.parts.by_batch
+        )  # all that were worked on, also those after the best epoch
         report = Report(visit.client.id, examples, {"loss": epoch.losses / epoch.examples}, uplink)
         return Baton(params, baton.weight + size), memory, report
 
@@ -194,31 +197,40 @@ class Training(Work):
     def row(self, visit: Visit) -> batches.Row:
         """The batches that this visit draws."""
         draw, client = seeds.rng(visit.seed, *labels(visit)), visit.client
-        steps, _ = self.lengths(client.size)
+        fold = visit.task.parts.by_batch
+        steps, examples = self.lengths(client.size, fold=fold)
         batch = min(self.batch or client.size, client.size)
-        return batches.Row(client, self.passes(client.size, draw), batch, draw, steps)
+        return batches.Row(client, passes(client.size, examples, draw), batch, draw, steps, fold)
 
-    def passes(self, size: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
-        """Positions in a fresh order per pass; the last pass ends where the last step does."""
-        _, left = self.lengths(size)
-        while left > 0:
-            order = torch.from_numpy(draw.permutation(size))
-            yield order[:left] if left < size else order
-            left -= size
-
-    def lengths(self, size: int) -> tuple[int, int]:
-        """How many steps a visit to a client of this size has, and how many examples it processes."""
+    def lengths(self, size: int, *, fold: bool = False) -> tuple[int, int]:
+        """How many steps a visit to a client of this size has, and how many examples it processes. `fold`: a last batch
+        of one example goes with the batch before it, because BatchNorm can make nothing of one."""
         batch = min(self.batch or size, size)
-        per_epoch = -(-size // batch)
+        per_epoch = in_pass(size, batch, fold=fold)
         steps = self.epochs * per_epoch if self.steps is None else self.steps
-        passes, rest = divmod(steps, per_epoch)
-        return steps, passes * size + min(rest * batch, size)
+        done, rest = divmod(steps, per_epoch)
+        return steps, done * size + min(rest * batch, size)
 
-    def steps_for(self, examples: int, size: int) -> int:
+    def steps_for(self, examples: int, size: int, *, fold: bool = False) -> int:
         """How many steps it takes to process so many examples of a client of this size."""
         batch = min(self.batch or size, size)
-        passes, rest = divmod(examples, size)
-        return passes * -(-size // batch) + -(-rest // batch)
+        done, rest = divmod(examples, size)
+        return done * in_pass(size, batch, fold=fold) + -(-rest // batch)
+
+
+def passes(size: int, examples: int, draw: np.random.Generator) -> Iterator[torch.Tensor]:
+    """Positions in a fresh order per pass; the last pass ends where the last step does."""
+    left = examples
+    while left > 0:
+        order = torch.from_numpy(draw.permutation(size))
+        yield order[:left] if left < size else order
+        left -= size
+
+
+def in_pass(size: int, batch: int, *, fold: bool) -> int:
+    """How many steps a pass over all examples has."""
+    alone = fold and size > batch and size % batch == 1
+    return -(-size // batch) - alone
 
 
 @dataclass(frozen=True)
@@ -270,11 +282,11 @@ def differentiate(progress: Progress, x: torch.Tensor, y: torch.Tensor) -> torch
     workspace, uphill = progress.workspace, progress.effect.uphill
     loss = workspace.differentiate(x, y, progress.loss_of)
     if uphill:
-        before = workspace.params.clone()
+        before = workspace.model()
         far = uphill / (torch.linalg.vector_norm(workspace.gradient, dim=-1, keepdim=True) + 1e-12)
         workspace.weights.add_(workspace.gradient * far)
         workspace.differentiate(x, y, progress.loss_of)
-        workspace.params.copy_(before)  # the buffers too: the statistics of the step uphill do not count
+        workspace.put(before)  # the buffers too: the statistics of the step uphill do not count
     return loss
 
 

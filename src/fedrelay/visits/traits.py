@@ -5,6 +5,7 @@ Each is a Work whose report carries one vector, `trait`. `kind` says what the nu
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -47,7 +48,7 @@ class ClassifierWeights(Trait):
         return replace(self, local=self.local or own(local))
 
     def check(self, task: Task, /) -> None:
-        linear_layers(task.network(), self.layers)
+        self.names(task.network(), task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
@@ -58,8 +59,12 @@ class ClassifierWeights(Trait):
         if self.layers == "model":
             return visit.weights(trained.params)
         pieces = visit.task.layout.pieces(trained.params)
-        names = linear_layers(visit.workspaces.main.network, self.layers)
-        return torch.cat([pieces[name].reshape(-1) for name in names])
+        return torch.cat([pieces[name].reshape(-1) for name in self.names(visit.workspaces.main.network, visit.task)])
+
+    def names(self, network: nn.Module, task: Task) -> list[str]:
+        """The layers whose weights are sent; those that are frozen are the same everywhere, and say nothing."""
+        trained = {entry.name for entry in task.layout.entries}
+        return linear_layers(network, self.layers, trained)
 
 
 @dataclass(frozen=True)
@@ -165,9 +170,11 @@ def trained_alone(local: Training | None, epochs: int, baton: Baton, visit: Visi
     return after, report.examples
 
 
-def linear_layers(network: nn.Module, layers: str) -> list[str]:
-    """The names of the weights of the linear layers, from the input on: all, the last two or the last one."""
+def linear_layers(network: nn.Module, layers: str, trained: Container[str] | None = None) -> list[str]:
+    """The names of the weights of the linear layers, from the input on: all, the last two or the last one. Only those
+    among `trained`, if that is given."""
     names = [f"{name}.weight" for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    names = [name for name in names if trained is None or name in trained]
     if not names and layers != "model":
         raise BadInput('the model has no linear layer to take weights from: layers = "model" takes all weights')
     return names[{"last": -1, "last2": -2}.get(layers, 0) :]

@@ -36,10 +36,11 @@ def better(best: Best | None, epoch: Epoch, held: Store, visit: Visit) -> Best:
     """The best epoch after this one; of equals the first."""
     workspace = visit.workspaces.main
     name, higher = visit.task.headline
-    found = evaluate(OneModel(workspace.params), held, visit.workspaces)[name]
-    workspace.network.train(True)
+    params = workspace.model()
+    found = evaluate(OneModel(params), held, visit.workspaces)[name]
+    workspace.mode(training=True)
     figure = found if higher else -found
-    return Best(epoch, workspace.params.clone(), figure) if best is None or figure > best.figure else best
+    return Best(epoch, params, figure) if best is None or figure > best.figure else best
 
 
 def split(visit: Visit, share: float) -> tuple[ClientData, torch.Tensor]:
