@@ -157,7 +157,8 @@ class Work(ABC):
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The vectors, as long as the model or its trainable part, that it keeps in the clients' memories."""
+        """The vectors that it keeps in the clients' memories: as long as the model, its trainable part, or what stays at
+        home."""
         return ()
 
     @property
@@ -173,6 +174,10 @@ class Work(ABC):
     def adapt(self, task: Task, /) -> Task:
         """The task it needs: this one, one whose model has more, or a refusal. Adapting twice changes nothing."""
         return task
+
+    def at_home(self, task: Task, /) -> tuple[slice, ...]:
+        """Which numbers of the model never leave a client, that keeps its own in its memory."""
+        return ()
 
     def stacks(self, task: Task, /) -> bool:
         """Whether it can make several visits at once with this model (see `together`)."""
@@ -211,6 +216,10 @@ class Trait(Work):
     @abstractmethod
     def check(self, task: Task, /) -> None:
         """Refuse a task that this trait cannot describe."""
+
+    def tells(self, task: Task, /) -> tuple[str, ...]:
+        """Which tensors of the model a client sends, by name, as they are after training at it."""
+        return ()
 
 
 class Survey(Protocol):

@@ -35,7 +35,7 @@ def test_defaults_are_filled_in_and_the_resolved_form_builds_the_same():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_round_trips_through_its_resolved_configuration(name):
-    first = built(algorithm={"name": name})
+    first = built(algorithm={"name": name}, model={"name": ALGORITHMS[name].model})
     again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
     assert again.algorithm == first.algorithm
     assert again.tables == first.tables

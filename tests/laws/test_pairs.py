@@ -29,7 +29,7 @@ TABLES = {
 }
 CHANGES = {name: row.recipe() for name, row in ALGORITHMS.items()}
 PLANS = [name for name, it in CHANGES.items() if it.plan and not (it.terms or it.merge or it.pooled)]
-METHODS = [name for name, it in CHANGES.items() if it.plan is None and (it.terms or it.merge)]
+METHODS = [name for name, it in CHANGES.items() if it.plan is None and (it.terms or it.merge or it.private)]
 LATE = "chains that are late are given up"
 MEANINGLESS = {
     ("fedasyncseq", "scaffold"): LATE,
@@ -60,7 +60,7 @@ def trains(experiment) -> bool:
 
 def test_methods_that_only_plan_and_methods_that_only_train_or_merge_are_told_apart():
     plans = "fedseq fedseqinter fedasyncseq fedseq2par fedgsp naivegsp naivegsp_icg fedcyclic"
-    training = "fedprox scaffold feddyn fedsam moon fedmmd fedfusion"
+    training = "fedprox scaffold feddyn fedsam moon fedmmd fedfusion fedbn fedper fedrep"
     merging = "fednova ida fedavgm fedadagrad fedadam fedyogi"
     assert set(plans.split()) <= set(PLANS)
     assert set(f"{training} {merging}".split()) <= set(METHODS)
@@ -75,7 +75,8 @@ def test_the_pairs_that_make_no_sense_are_those_we_know():
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_plan_goes_with_every_method_by_name(plan, method):
-    tables = {**TABLES, "algorithm": {"name": f"{plan}+{method}"}, "engine": {"name": "inline"}}
+    model = {"name": ALGORITHMS[method].model, "hidden": [8]}
+    tables = {**TABLES, "model": model, "algorithm": {"name": f"{plan}+{method}"}, "engine": {"name": "inline"}}
     reason = refusal(plan, method)
     if reason is not None:
         with pytest.raises(BadInput, match=reason):

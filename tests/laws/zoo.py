@@ -17,7 +17,7 @@ from fedrelay import BadInput, Federation, Sgd, Task, adapted, deployed, train
 from fedrelay.algorithms import ALGORITHMS, Method
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool, Stacked
-from fedrelay.models import Mlp, Own, Quadratic
+from fedrelay.models import MODELS, Own, Quadratic
 from fedrelay.runs import checkpoint
 from fedrelay.types import Algorithm, Engine, State
 
@@ -55,8 +55,10 @@ def federation_for(algorithm: Algorithm) -> Federation:
     return federation.pooled() if algorithm.pooled else federation
 
 
-def task_for(federation: Federation) -> Task:
-    return Task.of(Mlp(hidden=(8,)), federation)
+def task_for(federation: Federation, name: str = "fedavg") -> Task:
+    """With a model that has what the method needs."""
+    wanted = {row.model for row in rows_of(name)} - {"mlp"} or {"mlp"}
+    return Task.of(MODELS[wanted.pop()](hidden=(8,)), federation)
 
 
 # --- the same on every engine, also after a stop ----------------------------------------------------------------------
@@ -67,7 +69,7 @@ def check_engines(name: str, pools: Pools, folder: Path) -> None:
     a resume from a checkpoint."""
     algorithm = made(name)
     federation = federation_for(algorithm)
-    task = adapted(algorithm, task_for(federation))
+    task = adapted(algorithm, task_for(federation, name))
     pool = pools.setdefault((len(federation), task), Pool(federation, task, 1, workers=2))
     engines = {"inline": Inline(federation, task, 1), "stacked": Stacked(federation, task, 1), "pool": pool}
     found = {}
@@ -148,13 +150,16 @@ def check_row(name: str) -> None:
     """What the row says of models is so, and the method is a value that can be sent."""
     row, algorithm = ALGORITHMS[name], made(name)
     federation = federation_for(algorithm)
-    task = task_for(federation)
+    task = task_for(federation, name)
     wider = adapted(algorithm, task)
     assert (wider != task) is row.adds_to_model
     assert adapted(algorithm, wider) == wider
     bare = Task.of(Own(Bare()), federation)
     if row.needs_features:
         with pytest.raises(BadInput, match="needs a model with features, and Bare has no body and head"):
+            adapted(algorithm, bare)
+    elif row.model == "mlp_norm":
+        with pytest.raises(BadInput, match="it needs a model with BatchNorm"):
             adapted(algorithm, bare)
     else:
         assert (adapted(algorithm, bare) != bare) is row.adds_to_model
@@ -169,8 +174,10 @@ def check_rest(name: str) -> None:
     engine = Inline(federation, Task.of(Quadratic(), federation))
     change = row.recipe(**{**row.settings, **row.rest.settings})
     algorithm = fr.method(change, local=FULL_STEPS, fraction=row.rest.fraction)
-    if row.needs_classes or row.needs_features:
-        with pytest.raises(BadInput, match="feature" if row.needs_features else "class"):
+    lacks = {"feature": row.needs_features, "class": row.needs_classes, "BatchNorm": row.model == "mlp_norm"}
+    lacking = [word for word, needed in lacks.items() if needed]
+    if lacking:
+        with pytest.raises(BadInput, match=lacking[0]):
             list(train(algorithm, engine, rounds=1))
         return
     found = models(train(algorithm, engine, rounds=row.rest.rounds))[-1]

@@ -26,6 +26,7 @@ from fedrelay.models import (
     LeNet5,
     Logistic,
     Mlp,
+    MlpNorm,
     Model,
     Network,
     Own,
@@ -67,6 +68,7 @@ COUNTS: list[tuple[Model, tuple[int, ...], int, int, int]] = [
     (Logistic(), (1, 28, 28), 10, 784 * 10 + 10, 7_850),
     (Mlp(), (1, 28, 28), 10, 784 * 50 + 50 + 50 * 10 + 10, 39_760),
     (Mlp(hidden=(200, 200)), (784,), 10, linear(784, 200) + linear(200, 200) + linear(200, 10), 199_210),
+    (MlpNorm(), (1, 28, 28), 10, 784 * 50 + 50 + 2 * 50 + 50 * 10 + 10, 39_860),
     (Quadratic(), (12,), 1, 3, 3),
     (SmallCnn(), (1, 8, 8), 10, conv(1, 16, 3) + conv(16, 32, 3) + linear(32 * 2 * 2, 10), 6_090),
     (
@@ -101,6 +103,8 @@ COUNTS: list[tuple[Model, tuple[int, ...], int, int, int]] = [
 SMALL: list[tuple[Model, tuple[int, ...], int]] = [
     (Logistic(), (2, 3, 3), 4),
     (Mlp(), (12,), 4),
+    (MlpNorm(), (12,), 4),
+    (MlpNorm(norm="layer"), (12,), 4),
     (Quadratic(), (12,), 1),
     (SmallCnn(), (1, 8, 8), 10),
     (LeNet5(), (1, 17, 20), 10),

@@ -34,7 +34,8 @@ PAIRS = [
 
 def experiment(name: str, folder: Path, *, resume: bool = False):
     settings = {"name": name} if name == "centralized" else {"name": name, "fraction": 0.5}  # clients come back
-    tables = {**TABLES, "algorithm": settings}
+    models = {ALGORITHMS[part].model for part in name.split("+")} - {"mlp"} or {"mlp"}
+    tables = {**TABLES, "model": {"name": models.pop(), "hidden": [6]}, "algorithm": settings}
     return config.build(tables).record(folder, resume=resume)
 
 

@@ -10,6 +10,7 @@ from fedrelay.algorithms.centralized import centralized
 from fedrelay.algorithms.change import Change, method
 from fedrelay.algorithms.fedasyncseq import fedasyncseq
 from fedrelay.algorithms.fedavg import fedavg
+from fedrelay.algorithms.fedbn import fedbn
 from fedrelay.algorithms.fedcyclic import fedcyclic
 from fedrelay.algorithms.feddyn import feddyn
 from fedrelay.algorithms.fedfusion import fedfusion
@@ -17,7 +18,9 @@ from fedrelay.algorithms.fedgsp import fedgsp, naivegsp, naivegsp_icg
 from fedrelay.algorithms.fedmmd import fedmmd
 from fedrelay.algorithms.fednova import fednova
 from fedrelay.algorithms.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
+from fedrelay.algorithms.fedper import fedper
 from fedrelay.algorithms.fedprox import fedprox
+from fedrelay.algorithms.fedrep import fedrep
 from fedrelay.algorithms.fedsam import fedsam
 from fedrelay.algorithms.fedseq import fedseq
 from fedrelay.algorithms.fedseq2par import fedseq2par
@@ -54,6 +57,8 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What a test with a few clients must set so that the method does what it is for."""
     rest: Rest = Rest()
+    model: str = "mlp"
+    """A model, of the table of models, that has what it needs."""
 
 
 EVERYBODY = Fixed(10**6)  # plans have no more groups than clients
@@ -77,6 +82,9 @@ ALGORITHMS: dict[str, Method] = {
     "moon": Method(moon, is_fedavg={"mu": 0.0}, needs_features=True),
     "fedmmd": Method(fedmmd, is_fedavg={"weight": 0.0}, needs_features=True),
     "fedfusion": Method(fedfusion, needs_features=True, adds_to_model=True),
+    "fedbn": Method(fedbn, model="mlp_norm"),
+    "fedper": Method(fedper, needs_features=True),
+    "fedrep": Method(fedrep, needs_features=True),
     "fednova": Method(fednova),
     "ida": Method(ida),
     "fedavgm": Method(fedavgm, is_fedavg={"momentum": 0.0}, rest=Rest(settings={"momentum": 0.3})),
@@ -98,13 +106,16 @@ __all__ = [
     "fedasyncseq",
     "fedavg",
     "fedavgm",
+    "fedbn",
     "fedcyclic",
     "feddyn",
     "fedfusion",
     "fedgsp",
     "fedmmd",
     "fednova",
+    "fedper",
     "fedprox",
+    "fedrep",
     "fedsam",
     "fedseq",
     "fedseq2par",

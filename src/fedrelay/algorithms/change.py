@@ -15,6 +15,7 @@ from fedrelay.plans.sampling.sampler import check as check_sampler
 from fedrelay.tasks import Predictor
 from fedrelay.types import Algorithm, Barrier, Merge, Plan, State, Work
 from fedrelay.visits.optimisers import Sgd
+from fedrelay.visits.private import AtHome, Private
 from fedrelay.visits.terms import Term, joined
 from fedrelay.visits.training import Training
 
@@ -36,6 +37,7 @@ class Change:
     relayed: bool | None = part("whether the server passes on what clients send to one another")
     pooled: bool | None = part("whether all data is in one place")
     predictor: Callable[[State], Predictor] | None = part("how the result predicts")
+    private: Private | None = part("what stays at home")
     fraction: float | None = part("the fraction")
 
     def __add__(self, other: Change) -> Change:
@@ -58,6 +60,7 @@ def method(
     fraction: float | None = None,
     sampler: Sampler = Uniform(),
     merge: Merge | None = None,
+    private: str | tuple[str, ...] | None = None,
 ) -> Algorithm:
     """FedAvg with these changes: an algorithm that any engine can run.
 
@@ -68,8 +71,13 @@ def method(
             where there are at most 20 clients; among more it is 0.2, unless a method says another.
         sampler: who is drawn.
         merge: how models are merged, for methods that leave it open.
+        private: parts of the model that never leave a client: "norm" (normalisation layers), "head" (the last layer),
+            or patterns for the names of parameters. Every client then has a model of its own.
     """
-    wanted = [*changes, Change(merge=merge)] if merge is not None else list(changes)
+    named = (private,) if isinstance(private, str) else tuple(private or ())
+    wanted = [*changes]
+    if merge is not None or named:
+        wanted.append(Change(merge=merge, private=Private(named) if named else None))
     change = reduce(Change.__add__, wanted) if wanted else Change()
     taking = fraction if fraction is not None else usual_fraction(change)
     check_fraction(taking)
@@ -78,7 +86,7 @@ def method(
     period = None if change.every == "groups" else change.every
     algorithm = Algorithm(
         plan=(change.plan or Singles()).fitted(fraction=taking, sampler=sampler, local=local),
-        update=with_terms(local, change.terms),
+        update=with_private(with_terms(local, change.terms), change.private),
         merge=inner if change.every is None else Every(inner, period),
         barrier=change.barrier,
         pooled=bool(change.pooled),
@@ -99,6 +107,11 @@ def with_terms(local: Work, terms: tuple[Term, ...]) -> Work:
     if terms and not isinstance(local, Training):
         raise BadInput(f"{name_of(local)} trains in a way of its own, so {name_of(terms[0])} cannot be added to it")
     return replace(local, terms=(*local.terms, *terms)) if isinstance(local, Training) else local
+
+
+def with_private(update: Work, private: Private | None) -> Work:
+    """The work of a visit, with parts of the model that stay at home."""
+    return update if private is None else AtHome(update, private)
 
 
 def name_of(value: object) -> str:

@@ -49,6 +49,10 @@ class Dynamic(Term):
     def keeps(self) -> tuple[str, ...]:
         return ("gradient",) if self.linear else ()
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        return self.keeps
+
     def begin(self, received: Vector, visit: Visit, /) -> Effect:
         received = visit.weights(received)
         if not self.linear:

@@ -55,6 +55,10 @@ class Control(Term):
     def keeps(self) -> tuple[str, ...]:
         return ("control",)
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        return self.keeps
+
     def begin(self, received: Vector, visit: Visit, /) -> Effect:
         received = visit.weights(received)
         return Effect(Force(shift=everybodys(received, visit) - recall(visit.memory, "control", received)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedrelay.models.cnn import ClusteredCnn, FedelmyCnn, FemnistCnn, LeafCnn, LeNet5, PflCnn, SmallCnn
-from fedrelay.models.dense import Logistic, Mlp
+from fedrelay.models.dense import Logistic, Mlp, MlpNorm
 from fedrelay.models.fused import Fused
 from fedrelay.models.lstm import CharLstm, WordLstm
 from fedrelay.models.network import Model, Network
@@ -14,6 +14,7 @@ from fedrelay.models.resnet import ResNet18
 MODELS: dict[str, type[Model]] = {
     "logistic": Logistic,
     "mlp": Mlp,
+    "mlp_norm": MlpNorm,
     "quadratic": Quadratic,
     "small_cnn": SmallCnn,
     "lenet5": LeNet5,
@@ -38,6 +39,7 @@ __all__ = [
     "LeafCnn",
     "Logistic",
     "Mlp",
+    "MlpNorm",
     "Model",
     "Network",
     "Own",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 
-from fedrelay.models.network import Network, features, linear_head, whole_numbers
+from fedrelay.models.network import Network, features, linear_head, one_of, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,28 @@ class Mlp:
             layers += [nn.Linear(width, units), nn.ReLU(inplace=True)]
             width = units
         return Network(nn.Sequential(*layers), linear_head(width, classes, "mlp"))
+
+
+@dataclass(frozen=True)
+class MlpNorm:
+    """As mlp, with a normalisation of every hidden layer before its ReLU: over the batch, or over the layer."""
+
+    hidden: tuple[int, ...] = (50,)
+    norm: Literal["batch", "layer"] = "batch"
+    loss: ClassVar[str] = "cross_entropy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", whole_numbers(self.hidden, "hidden", "mlp_norm"))
+        one_of(self.norm, ("batch", "layer"), "norm", "mlp_norm")
+
+    def __call__(self, shape: tuple[int, ...], classes: int, /) -> Network:
+        width = features(shape, "mlp_norm")
+        layers: list[nn.Module] = [nn.Flatten()]
+        for units in self.hidden:
+            norm = nn.BatchNorm1d(units) if self.norm == "batch" else nn.LayerNorm(units)
+            layers += [nn.Linear(width, units), norm, nn.ReLU(inplace=True)]
+            width = units
+        return Network(nn.Sequential(*layers), linear_head(width, classes, "mlp_norm"))
 
 
 @dataclass(frozen=True)

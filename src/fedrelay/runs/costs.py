@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import add
+from typing import TypeAlias
 
 import torch
 
@@ -42,7 +43,14 @@ class Traffic:
         }
 
 
-def traffic(outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed: bool = False) -> Traffic:
+Home: TypeAlias = Mapping[int, int]
+"""By the length of a vector (a model's, that of its trainable part): how many of its numbers never leave a client."""
+EVERYTHING_LEAVES: Home = {}
+
+
+def traffic(
+    outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed: bool = False, home: Home = EVERYTHING_LEAVES
+) -> Traffic:
     """Count what these chains sent.
 
     The server sends the baton to the first client of a chain, every client to the next one, the last good one back.
@@ -59,20 +67,20 @@ def traffic(outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed
             across += holder not in (None, client)
             holder = holder if hop in lost else client
         up += holder is not None
-        extra_down += len(outcome.chain.clients) * size_of(shared)
-        extra_up += sum(size_of(report.uplink) for report in outcome.reports)
+        extra_down += len(outcome.chain.clients) * size_of(shared, home)
+        extra_up += sum(size_of(report.uplink, home) for report in outcome.reports)
         more_down += len(outcome.chain.clients) * vectors_in(shared, model)
         more_up += sum(vectors_in(report.uplink, model) for report in outcome.reports)
-    baton, passed = size_of(model), across if relayed else 0
+    baton, passed = size_of(model, home), across if relayed else 0
     down, up, across = down + passed, up + passed, across - passed
     sizes = (down * baton + extra_down, up * baton + extra_up, across * baton)
     return Traffic((down + more_down, up + more_up, across), sizes, (2 * passed, 2 * passed * baton))
 
 
-def describing(outcome: Outcome, work: Work, model: Vector) -> Traffic:
+def describing(outcome: Outcome, work: Work, model: Vector, home: Home = EVERYTHING_LEAVES) -> Traffic:
     """What it took to describe a client: the model, if the work reads it, to the client; and what it tells, back."""
     down, up = int(work.reads_model), len(outcome.reports)
-    sizes = (down * size_of(model), sum(size_of(report.uplink) for report in outcome.reports), 0)
+    sizes = (down * size_of(model, home), sum(size_of(report.uplink) for report in outcome.reports), 0)
     return Traffic((down, up, 0), sizes, describing=(down + up, sum(sizes)))
 
 
@@ -125,12 +133,12 @@ def operations(task: Task, example: torch.Tensor) -> int:
     return 3 * int(counter.get_total_flops())
 
 
-def size_of(tree: object) -> int:
-    """Bytes of the tensors and numbers in a tree."""
+def size_of(tree: object, home: Home = EVERYTHING_LEAVES) -> int:
+    """Bytes of the tensors and numbers in a tree, without those that stay at home."""
     if isinstance(tree, torch.Tensor):
-        return tree.numel() * tree.element_size()
+        return (tree.numel() - home.get(tree.numel(), 0)) * tree.element_size()
     if isinstance(tree, dict):
-        return sum(size_of(value) for value in tree.values())
+        return sum(size_of(value, home) for value in tree.values())
     if isinstance(tree, tuple | list):
-        return sum(size_of(value) for value in tree)
+        return sum(size_of(value, home) for value in tree)
     return 8 if isinstance(tree, int | float) else 0

@@ -6,7 +6,7 @@ Times are drawn from the run's seed and labels, so that a run with a virtual clo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.runs.costs import size_of
+from fedrelay.runs.costs import EVERYTHING_LEAVES, Home, size_of
 from fedrelay.types import Outcome, State
 
 Floats = NDArray[np.float64]
@@ -146,6 +146,7 @@ class Load:
     baton: int
     shared: int = 0
     relayed: bool = False
+    home: Home = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,11 @@ class Pace:
     latency: Latency
     seed: int
 
-    def timed(self, outcomes: Sequence[Outcome], state: State, *, relayed: bool) -> list[Outcome]:
+    def timed(
+        self, outcomes: Sequence[Outcome], state: State, *, relayed: bool, home: Home = EVERYTHING_LEAVES
+    ) -> list[Outcome]:
         """The outcomes of the round after `state`, with the time they finished; all its chains began when it did."""
-        load = Load(size_of(state.batons[0].params), size_of(state.shared), relayed)
+        load = Load(size_of(state.batons[0].params, home), size_of(state.shared, home), relayed, home)
         finished = [self.finish(outcome, load, state.round + 1, state.clock) for outcome in outcomes]
         return [replace(outcome, finished_at=at) for outcome, at in zip(outcomes, finished, strict=True)]
 
@@ -173,7 +176,8 @@ class Pace:
             now += self.absence(client, round, hop) + self.passing(holder, client, load)
             if hop not in lost:
                 report = next(reports)
-                now += float(report.examples / self.speed[client] + size_of(report.uplink) / self.bandwidth[client])
+                told = size_of(report.uplink, load.home)
+                now += float(report.examples / self.speed[client] + told / self.bandwidth[client])
                 holder = client
         return now if holder is None else now + self.transfer(load.baton, holder)
 

@@ -13,8 +13,8 @@ from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
-from fedrelay.tasks import OneModel, Predictor, Task
-from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Vector, Work
+from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
+from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Trait, Vector, Work
 from fedrelay.vectors import blend, is_finite
 
 
@@ -46,7 +46,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
-    survey = ClientSurvey(engine, params, pace)
+    survey = ClientSurvey(engine, params, pace, home=algorithm.update.at_home(engine.task))
     memo = algorithm.plan.init(survey, engine.sizes, seeds.rng(engine.seed, "plan"))
     shared, server = algorithm.merge.init(params, len(engine.sizes))
     return State(
@@ -72,21 +72,42 @@ class ClientSurvey:
     pace: Pace | None = None
     traffic: costs.Traffic = costs.Traffic()
     seconds: float = 0.0
+    home: tuple[slice, ...] = ()
+    """What of the model never leaves a client."""
 
     @property
     def task(self) -> Task:
         return self.engine.task
 
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
+        if isinstance(work, Trait) and self.home:
+            check_private(work, self.home, self.task)
+        home = at_home(self.home, self.task)
         chains = [Chain(Baton(self.params), (client,)) for client in range(len(self.engine.sizes))]
         longest = 0.0
         for outcome in self.engine.run(work, chains, {}, 0):
-            sent = costs.describing(outcome, work, self.params)
+            sent = costs.describing(outcome, work, self.params, home)
             self.traffic += sent
             if self.pace is not None:
                 longest = max(longest, self.pace.described(outcome, sent.bytes[0]))
             yield outcome.reports[0] if outcome.reports else outcome.dropped[0]
         self.seconds += longest
+
+
+def check_private(trait: Trait, home: Sequence[slice], task: Task) -> None:
+    """Refuse a trait that sends what must not leave a client."""
+    names = trait.tells(task)
+    for entry in task.layout.entries:
+        if entry.name in names and any(place.start <= entry.start < place.stop for place in home):
+            raise BadInput(
+                f"{type(trait).__name__} sends {entry.name}, and that stays at home: take another trait, or none"
+            )
+
+
+def at_home(home: Sequence[slice], task: Task) -> costs.Home:
+    """How many numbers of a vector as long as the model, or its trainable part, never leave a client."""
+    lengths = (task.layout.trainable, task.layout.size) if home else ()
+    return {length: sum(min(place.stop, length) - min(place.start, length) for place in home) for length in lengths}
 
 
 def adapted(algorithm: Algorithm, task: Task) -> Task:
@@ -102,9 +123,10 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     planned = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
     check(planned.chains, round)
     outcomes = list(engine.run(algorithm.update, planned.chains, state.shared, round))
+    home = at_home(algorithm.update.at_home(engine.task), engine.task)
     if latency is not None and not algorithm.pooled:
         pace = latency.draw(len(engine.sizes), engine.seed)
-        outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed)
+        outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed, home=home)
     good = [outcome for outcome in outcomes if outcome.reports]
     if not good and not state.waiting:
         raise RunFailed(every_chain_failed(round, outcomes))
@@ -117,7 +139,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     log = replace(
-        log_of(round, outcomes, traffic_of(algorithm, outcomes, state)),
+        log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home)),
         groups=planned.groups,
         sampling=dict(planned.sampling),
         undescribed=tuple(Undescribed(*missing) for missing in planned.undescribed),
@@ -130,20 +152,27 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     return after
 
 
-def deployed(state: State, algorithm: Algorithm | None = None) -> Predictor:
+def deployed(state: State, algorithm: Algorithm | None = None, engine: Engine | None = None) -> Predictor:
     """What one would use now: as the method says, or else the baton, or the mean of several by the weight they have
-    gathered."""
-    if algorithm is None or algorithm.predictor is None:
-        return OneModel(blend(state.batons))
-    return algorithm.predictor(state)
+    gathered. With the engine, whose clients remember what stays at home, every client has its own."""
+    if algorithm is not None and algorithm.predictor is not None:
+        return algorithm.predictor(state)
+    common = blend(state.batons)
+    places = () if algorithm is None or engine is None else algorithm.update.at_home(engine.task)
+    if engine is None or not places:
+        return OneModel(common)
+    return PerClient(common, OwnModels(common, places, engine.memories()[1]))
 
 
-def traffic_of(algorithm: Algorithm, outcomes: Sequence[Outcome], state: State) -> costs.Traffic:
+def traffic_of(
+    algorithm: Algorithm, outcomes: Sequence[Outcome], state: State, home: costs.Home = costs.EVERYTHING_LEAVES
+) -> costs.Traffic:
     """What the round sent, the first one with what was sent to describe clients; a centralised one sends nothing."""
     if algorithm.pooled:
         return costs.Traffic()
     before = costs.Traffic(*() if state.round else state.described)
-    return before + costs.traffic(outcomes, state.batons[0].params, state.shared, relayed=algorithm.relayed)
+    model = state.batons[0].params
+    return before + costs.traffic(outcomes, model, state.shared, relayed=algorithm.relayed, home=home)
 
 
 def began_at(state: State) -> float:

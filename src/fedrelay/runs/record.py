@@ -40,8 +40,11 @@ from fedrelay.runs.loop import deployed, start, train
 from fedrelay.runs.output import write_model
 from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.tasks import Workspaces, evaluate
+from fedrelay.tasks import PerClient, Predictor, Workspaces, evaluate, evaluate_clients
 from fedrelay.types import Algorithm, Engine, State, Tree
+
+MOST_TESTED = 20
+"""The models of so many clients are tested where each would have to be tested on everything."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class Recorder:
     tables: Mapping[str, Any] | None = None
     """The resolved configuration; without one, what the objects say of themselves is written."""
     federation: Federation | None = None
-    """Whose clients the result is judged for, where that is wanted; it also tells the names of classes."""
+    """Whose clients the result is judged for, where that is wanted; it also tells the names of classes, and the test
+    parts of clients that have models of their own."""
     _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -122,7 +126,7 @@ class Recorder:
 
     def _finish(self, logs: Sequence[RoundLog], state: State) -> None:
         """Everything that is written after the last round; the summary last, so that it stands for all of it."""
-        predictor = deployed(state, self.algorithm)
+        predictor = deployed(state, self.algorithm, self.engine)
         write_model(self.path, predictor, self._workspaces, examples=self.test, federation=self.federation)
         clients, quality = write_results(
             self.path, predictor, self._workspaces, test=self.test, federation=self.federation
@@ -188,9 +192,10 @@ class Recorder:
         saved, layout = len(state.batons[0].params), self.engine.task.layout
         if saved != layout.size:
             raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {layout.size}")
+        home = sum(place.stop - place.start for place in self.algorithm.update.at_home(self.engine.task))
         for name in self.algorithm.update.keeps:
             sizes = {client: len(memory[name]) for client, memory in memories.items() if name in memory}
-            right = (layout.trainable, layout.size)
+            right = (layout.trainable, layout.size, home)
             client = next((client for client, size in sizes.items() if size not in right), None)
             if client is not None:
                 raise BadInput(
@@ -209,10 +214,24 @@ class Recorder:
         assert state.log is not None
         metrics: Mapping[str, float] = {}
         if self.test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
-            metrics = evaluate(deployed(state, self.algorithm), self.test, self._workspaces)
+            metrics = self._tested(deployed(state, self.algorithm, self.engine))
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         return replace(state.log, classes=seen, metrics=finite)
+
+    def _tested(self, predictor: Predictor) -> dict[str, float]:
+        """The test. Where clients have models of their own, each on the client's test part; where there is none, those
+        of some clients on the whole test set."""
+        if not isinstance(predictor, PerClient) or not predictor.own:
+            return evaluate(predictor, self.test, self._workspaces)
+        federation = self.federation
+        if federation is None or federation.test_order is None:
+            clients = sorted(predictor.own)
+            some = clients[:: -(-len(clients) // MOST_TESTED)]
+            return evaluate_clients(predictor, ((client, self.test) for client in some), self._workspaces)
+        rows = ((client, federation.client_test(client).rows) for client in range(len(federation)))
+        parts = ((client, federation.test.picked(own)) for client, own in rows if len(own))
+        return evaluate_clients(predictor, parts, self._workspaces)
 
     def _note_engine(self) -> None:
         """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""

@@ -21,10 +21,10 @@ from fedrelay.algorithms import ALGORITHMS, method
 from fedrelay.config import catalogue
 from fedrelay.data import Federation, Iid, digits
 from fedrelay.errors import BadInput
-from fedrelay.models import Own
+from fedrelay.models import Mlp, Model, Own
 from fedrelay.runs.loop import adapted, train
 from fedrelay.studies.markdown import markdown_table
-from fedrelay.tasks import Task
+from fedrelay.tasks import PRIVATE, Task
 from fedrelay.types import Algorithm
 
 
@@ -45,7 +45,7 @@ def methods() -> str:
     rows = []
     for name, row in ALGORITHMS.items():
         facts, algorithm = measured[name], method(row.recipe())
-        kept = [f"{vector} (a model's size)" for vector in algorithm.update.keeps]
+        kept = [KEPT.get(vector, f"{vector} (a model's size)") for vector in algorithm.update.keeps]
         traffic = f"{facts.messages / plain:.2g}" if facts.messages else "none"
         texts = (catalogue.about(row.recipe), said(row.recipe, "When "), needs(algorithm, facts), knobs(row.recipe))
         idea, use, wants, settings = texts
@@ -55,13 +55,17 @@ def methods() -> str:
     return markdown_table(columns, rows)
 
 
+KEPT = {PRIVATE: "its own part of the model"}
+"""What is not as large as a model."""
+
+
 def measure(name: str) -> Facts:
     """Two rounds on a few digits, groups of ten where there are groups."""
     settings = {"max_clients": 10} if "max_clients" in inspect.signature(ALGORITHMS[name].recipe).parameters else {}
     tables: dict[str, Any] = {
         "data": {"name": "digits", "clients": 100},
-        "model": {"name": "mlp", "hidden": [2]},
-        "local": {"steps": 1, "batch": 1},
+        "model": {"name": ALGORITHMS[name].model, "hidden": [2]},
+        "local": {"steps": 1, "batch": 2},
         "algorithm": {"name": name, **settings},
         "engine": {"name": "inline"},
     }
@@ -88,7 +92,8 @@ def needs(algorithm: Algorithm, facts: Facts) -> str:
         (facts.across, "clients that reach one another"),
         (algorithm.relayed, "a server that passes models on"),
         (bool(algorithm.update.keeps), "clients that come back and keep state"),
-        (not takes(algorithm, Own(Bare())), "a model with body and head"),
+        (not takes(algorithm, Own(Bare())) and takes(algorithm, Mlp()), "a model with body and head"),
+        (not takes(algorithm, Mlp()), "a model with normalisation layers"),
         ("ClassHistogram" in repr(algorithm.plan), "class counts from clients"),
         (algorithm.pooled, "all data in one place"),
     ]
@@ -107,7 +112,7 @@ class Bare(nn.Module):
         return logits
 
 
-def takes(algorithm: Algorithm, model: Own) -> bool:
+def takes(algorithm: Algorithm, model: Model) -> bool:
     """Whether the method takes such a model."""
     federation = Federation.split(digits(), Iid(), 2)
     try:

@@ -14,6 +14,9 @@ from fedrelay.errors import BadInput
 from fedrelay.models import Network
 from fedrelay.vectors import Layout
 
+PRIVATE = "private"
+"""Where a client's memory has the parts that stay at home."""
+
 NORM = re.compile("Norm(?!al)")
 """Every normalisation layer says so in the name of its class, whoever wrote it."""
 
@@ -22,6 +25,8 @@ NORM = re.compile("Norm(?!al)")
 class Parts:
     """The modules of a network that have a role, by name."""
 
+    name: str
+    """The network's class."""
     norm: tuple[str, ...]
     head: tuple[str, ...]
     """The last linear layer, or whatever the network says is its head; empty if it has none."""
@@ -33,6 +38,7 @@ def parts_of(network: nn.Module) -> Parts:
     """What a network consists of."""
     named = list(network.named_modules())
     return Parts(
+        type(network).__name__,
         tuple(name for name, module in named if NORM.search(type(module).__name__)),
         head_of(network, named),
         any(normalises_by_batch(module) for _, module in named),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,8 +13,9 @@ import torch
 from fedrelay.data.examples import Store
 from fedrelay.errors import BadInput
 from fedrelay.tasks.losses import CrossEntropy
+from fedrelay.tasks.parts import PRIVATE
 from fedrelay.tasks.workspaces import Workspaces
-from fedrelay.types import Vector
+from fedrelay.types import Tree, Vector
 
 EVALUATION_BATCH = 1024
 
@@ -107,6 +108,43 @@ class PerClient(Predictor):
 
     def for_client(self, client: int, /) -> Predictor:
         return OneModel(self.own.get(client, self.common))
+
+
+class OwnModels(Mapping[int, Vector]):
+    """The common model with every client's own parts, made when one is asked for. Clients that keep none have none."""
+
+    def __init__(self, common: Vector, places: tuple[slice, ...], memories: Mapping[int, Tree]) -> None:
+        self._common, self._places, self._memories = common, places, memories
+        self._clients = tuple(client for client in memories if PRIVATE in memories[client])
+
+    def __getitem__(self, client: int) -> Vector:
+        if client not in self._clients:
+            raise KeyError(client)
+        model, start, own = self._common.clone(), 0, self._memories[client][PRIVATE]
+        for place in self._places:
+            model[place] = own[start : start + place.stop - place.start]
+            start += place.stop - place.start
+        return model
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+
+def evaluate_clients(
+    predictor: Predictor, tests: Iterable[tuple[int, Examples]], workspaces: Workspaces
+) -> dict[str, float]:
+    """The mean, by examples, of what clients' own models are worth, each on its own examples."""
+    total, count = dict[str, float](), 0
+    for client, examples in tests:
+        found = evaluate(predictor.for_client(client), examples, workspaces)
+        total = {name: total.get(name, 0.0) + value * len(examples) for name, value in found.items()}
+        count += len(examples)
+    if not count:
+        raise BadInput("there are no examples to evaluate on")
+    return {name: value / count for name, value in total.items()}
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from fedrelay.kernels.layers import written_out
 from fedrelay.models import Model
 from fedrelay.models.inputs import spread
 from fedrelay.tasks.losses import LOSSES, CrossEntropy, Loss
-from fedrelay.tasks.parts import Parts, parts_of
+from fedrelay.tasks.parts import Parts, parts_of, places
 from fedrelay.types import Vector
 from fedrelay.vectors import Layout
 
@@ -76,6 +76,16 @@ class Task:
         """Which parts of the network have a role."""
         with torch.device("meta"):
             return parts_of(self.model(self.shape, self.classes))
+
+    def places(self, patterns: tuple[str, ...]) -> tuple[slice, ...]:
+        """Where these parts (`norm`, `head` or patterns for names) are in a model's vector."""
+        if patterns not in self._found:
+            self._found[patterns] = places(self.layout, self.parts, patterns)
+        return self._found[patterns]
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, ...], tuple[slice, ...]]:
+        return {}
 
     @cached_property
     def stacks(self) -> bool:

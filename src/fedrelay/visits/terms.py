@@ -96,6 +96,8 @@ class Effect:
     losses: tuple[ExtraLoss, ...] = ()
     run: Run | None = None
     """How the model is run, in place of plainly."""
+    held: tuple[slice, ...] = ()
+    """Which weights do not move, whatever the optimiser would do."""
     uphill: float = 0.0
     """How far uphill the gradient is taken (sharpness-aware minimisation)."""
 
@@ -105,6 +107,7 @@ class Effect:
             reduce(Force.__add__, forces) if forces else None,
             self.losses + other.losses,
             self.run or other.run,
+            self.held + other.held,
             self.uphill or other.uphill,
         )
 
@@ -132,6 +135,11 @@ class Term(ABC):
     @property
     def keeps(self) -> tuple[str, ...]:
         """The vectors, as long as the model or its trainable part, that it keeps in the client's memory."""
+        return ()
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Which of them add up gradients, to be compared with everybody's."""
         return ()
 
     def adapt(self, task: Task, /) -> Task:

@@ -97,6 +97,11 @@ class Training(Work):
     def keeps(self) -> tuple[str, ...]:
         return tuple(name for term in self.terms for name in term.keeps)
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Which of the vectors that terms keep add up gradients."""
+        return tuple(name for term in self.terms for name in term.gradients)
+
     def adapt(self, task: Task, /) -> Task:
         for term in self.terms:
             task = term.adapt(task)
@@ -163,7 +168,8 @@ class Training(Work):
         # An optimiser that scales number by number would make steps of full length of mere rounding.
         exact = self.plain_steps(1) is None
         changed = force is not None or progress.loss_of is not None or effect.uphill or self.clip is not None
-        plain = self.plain and not changed
+        plain = self.plain and not changed and not effect.held
+        still = [(weights[..., place], weights[..., place].clone()) for place in effect.held]
         for x, y, count in some:
             loss = workspace.step(x, y, lr) if plain else differentiate(progress, x, y)
             losses.add_(loss, alpha=count) if isinstance(count, int) else losses.addcmul_(loss, count)
@@ -175,6 +181,8 @@ class Training(Work):
             if force is not None:
                 force.act(gradient, weights, exact=exact)
             progress.optimiser.step(weights, gradient, lr)
+            for here, before in still:
+                here.copy_(before)
 
     def finish(self, baton: Baton, visit: Visit, params: Vector, epoch: Epoch) -> Result:
         """What a visit leaves behind, when its model is trained."""

@@ -50,6 +50,11 @@ class ClassifierWeights(Trait):
     def check(self, task: Task, /) -> None:
         self.names(task.network(), task)
 
+    def tells(self, task: Task, /) -> tuple[str, ...]:
+        if self.layers == "model":
+            return tuple(entry.name for entry in task.layout.entries if entry.start < task.layout.trainable)
+        return tuple(self.names(task.network(), task))
+
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
         return baton, visit.memory, Report(visit.client.id, examples, uplink={"trait": self.of(after, visit)})
