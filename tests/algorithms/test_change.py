@@ -35,6 +35,7 @@ from fedrelay.runs.loop import deployed, train
 from fedrelay.tasks import OneModel
 from fedrelay.types import Baton, Report, Work
 from fedrelay.visits import Proximal, Sharpness
+from fedrelay.visits.private import Private
 
 LOCAL = Sgd(batch=8, lr=0.1)
 CHANGES = {name: row.recipe() for name, row in ALGORITHMS.items()}
@@ -154,6 +155,11 @@ TWO_VALUES = {
     "barrier": (nobody, first, "which chains a merge waits for, nobody and first"),
     "relayed": (True, False, "whether the server passes on what clients send to one another, True and False"),
     "predictor": (one_model, last_model, "how the result predicts, one_model and last_model"),
+    "private": (
+        Private(("norm",)),
+        Private(("head",)),
+        r"what stays at home, Private\(.*norm.*\) and Private\(.*head.*\)",
+    ),
     "fraction": (0.2, 0.5, "the fraction, 0.2 and 0.5"),
 }
 """Two values of every part that only one method can decide, and how both are refused together."""
