@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Vector: TypeAlias = torch.Tensor
-"""One contiguous float32 vector: first every trainable parameter of a model, then its float buffers."""
+"""One contiguous float32 vector: first every trainable parameter of a model, then the buffers that travel."""
 
 Tree: TypeAlias = Mapping[str, Any]
 """Plain nested data (dicts, tuples, numbers, strings, tensors), so that it can be saved and sent as it is."""
@@ -157,8 +157,8 @@ class Work(ABC):
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The vectors that it keeps in the clients' memories: as long as the model, its trainable part, or what stays at
-        home."""
+        """The vectors that it keeps in the clients' memories: as long as the model, its trainable part, or what stays
+        at home."""
         return ()
 
     @property
