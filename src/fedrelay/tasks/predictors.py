@@ -134,7 +134,7 @@ class OwnModels(Mapping[int, Vector]):
 
 
 def evaluate_clients(
-    predictor: Predictor, tests: Iterable[tuple[int, Examples]], workspaces: Workspaces
+    predictor: Predictor, tests: Iterable[tuple[int, Store]], workspaces: Workspaces
 ) -> dict[str, float]:
     """The mean, by examples, of what clients' own models are worth, each on its own examples."""
     total, count = dict[str, float](), 0
