@@ -214,21 +214,21 @@ class Recorder:
         assert state.log is not None
         metrics: Mapping[str, float] = {}
         if self.test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
-            metrics = self._tested(deployed(state, self.algorithm, self.engine))
+            metrics = self._tested(deployed(state, self.algorithm, self.engine), self.test)
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         return replace(state.log, classes=seen, metrics=finite)
 
-    def _tested(self, predictor: Predictor) -> dict[str, float]:
+    def _tested(self, predictor: Predictor, test: Store) -> dict[str, float]:
         """The test. Where clients have models of their own, each on the client's test part; where there is none, those
         of some clients on the whole test set."""
         if not isinstance(predictor, PerClient) or not predictor.own:
-            return evaluate(predictor, self.test, self._workspaces)
+            return evaluate(predictor, test, self._workspaces)
         federation = self.federation
         if federation is None or federation.test_order is None:
             clients = sorted(predictor.own)
             some = clients[:: -(-len(clients) // MOST_TESTED)]
-            return evaluate_clients(predictor, ((client, self.test) for client in some), self._workspaces)
+            return evaluate_clients(predictor, ((client, test) for client in some), self._workspaces)
         rows = ((client, federation.client_test(client).rows) for client in range(len(federation)))
         parts = ((client, federation.test.picked(own)) for client, own in rows if len(own))
         return evaluate_clients(predictor, parts, self._workspaces)
