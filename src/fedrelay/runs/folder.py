@@ -232,7 +232,8 @@ def directions(*more: str) -> Check:
 
 
 def part(value: Any, key: str) -> None:
-    need(isinstance(value, dict) and is_number(value.get("bytes")), f"{key} should say bytes", value)
+    good = isinstance(value, dict) and is_number(value.get("bytes")) and is_number(value.get("messages", 0))
+    need(good, f"{key} should say messages and bytes", value)
 
 
 def numbers(value: Any, key: str) -> None:
