@@ -138,7 +138,7 @@ class State:
     trainable: int | None = None
     """How many of a baton's numbers are trained; those after them are buffers. None: all of them."""
     examples: int = 0
-    """Of all clients together, whether they take part or not."""
+    """Of all clients together, whether they take part or not; those that are held out do not count."""
     groups: int = 0
     """Among how many groups the chains of the last round were drawn."""
     described: tuple[Any, ...] = ()
@@ -170,6 +170,10 @@ class Work(ABC):
     def guard(self) -> float | None:
         """How many times longer than the received model a returned one may be; None: any length will do."""
         return 1e4
+
+    def counted(self, size: int, /) -> int:
+        """How many of a client's so many examples count in the weight of a baton."""
+        return size
 
     def adapt(self, task: Task, /) -> Task:
         """The task it needs: this one, one whose model has more, or a refusal. Adapting twice changes nothing."""

@@ -11,10 +11,11 @@ from torch import nn
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, config, train
 from fedrelay.algorithms import scaffold
-from fedrelay.data import Iid, digits
+from fedrelay.data import Iid, Natural, digits
 from fedrelay.data.federation import Examples, Source
 from fedrelay.data.synthetic import quadratic_of
 from fedrelay.engines import Inline, Stacked
+from fedrelay.merges import WithAbsent
 from fedrelay.models import Mlp, Own, Quadratic
 from fedrelay.tasks import Workspaces
 from fedrelay.types import Baton, Visit
@@ -288,3 +289,14 @@ def test_clients_of_one_example_have_nothing_to_hold_out(task):
     federation = Federation.split(source, Iid(), 2)
     baton, _, report = Sgd(keep="best", validation=0.5)(Baton(task.init(5)), visit_of(federation, task, client=1))
     assert baton.weight == report.examples == 1
+
+
+def test_when_everybody_is_there_nobody_is_absent_whatever_is_held_out():
+    """Two clients that go all the way to their optima, 1 and -3, and count alike."""
+    source = quadratic_of([[[1.0]], [[1.0]]], [[1.0], [-3.0]], [20, 20])
+    federation = Federation.split(source, Natural())
+    engine = Inline(federation, Task.of(Quadratic(), federation))
+    local = Sgd(steps=1, batch=0, lr=1.0, validation=0.5)
+    (after,) = train(fr.method(local=local, fraction=1.0, merge=WithAbsent()), engine, rounds=1)
+    assert after.examples == 20
+    assert fr.deployed(after).params.tolist() == pytest.approx([-1.0])

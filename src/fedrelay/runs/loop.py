@@ -57,7 +57,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         memo,
         clock=survey.seconds,
         trainable=engine.task.layout.trainable,
-        examples=sum(engine.sizes),
+        examples=sum(map(algorithm.update.counted, engine.sizes)),
         described=astuple(costs.preparing(engine.prepared) + survey.traffic),
     )
 

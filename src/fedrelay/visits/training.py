@@ -19,7 +19,7 @@ from fedrelay.types import Baton, Report, Result, Vector, Visit, Work
 from fedrelay.visits import batches
 from fedrelay.visits.schedules import Constant, Schedule
 from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined
-from fedrelay.visits.validation import Epoch, better, held_out, split
+from fedrelay.visits.validation import Epoch, better, held_out, number_held, split
 
 if TYPE_CHECKING:
     from fedrelay.visits.optimisers import Optimiser
@@ -101,6 +101,9 @@ class Training(Work):
     def gradients(self) -> tuple[str, ...]:
         """Which of the vectors that terms keep add up gradients."""
         return tuple(name for term in self.terms for name in term.gradients)
+
+    def counted(self, size: int, /) -> int:
+        return size - number_held(size, self.validation)
 
     def adapt(self, task: Task, /) -> Task:
         for term in self.terms:

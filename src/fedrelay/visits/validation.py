@@ -48,8 +48,13 @@ def split(visit: Visit, share: float) -> tuple[ClientData, torch.Tensor]:
     is held out and one is left, where there are two."""
     client = visit.client
     order = torch.from_numpy(seeds.rng(visit.seed, "validation", client.id).permutation(client.size))
-    held = min(max(round(share * client.size), 1), client.size - 1)
+    held = number_held(client.size, share)
     return replace(client, rows=client.rows[order[held:].sort().values]), client.rows[order[:held]]
+
+
+def number_held(size: int, share: float) -> int:
+    """How many of so many examples are held out."""
+    return min(max(round(share * size), 1), size - 1) if share else 0
 
 
 def held_out(visit: Visit, share: float) -> Store | None:
