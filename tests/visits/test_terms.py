@@ -161,6 +161,15 @@ def test_effects_add_up():
     assert ((other + one).run, (other + one).uphill) == (plainly, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("effect", "what"),
+    [(Effect(run=plainly), "how the model is run"), (Effect(uphill=0.1), "where the gradient is taken")],
+)
+def test_effects_that_decide_the_same_are_refused_even_if_their_terms_did_not_say_so(effect, what):
+    with pytest.raises(BadInput, match=f"two terms decide {what}: only one of them can"):
+        effect + Effect(Force(1.0, torch.ones(2))) + effect
+
+
 @pytest.mark.parametrize("effect", [Effect(), Effect(Force(1.0, torch.ones(2)), (nothing,), plainly, 0.5)])
 def test_an_effect_of_nothing_adds_nothing(effect):
     for both in (effect + Effect(), Effect() + effect):
@@ -250,6 +259,22 @@ def test_a_term_that_is_there_twice_counts_once():
 def test_two_terms_that_keep_the_same_name_are_refused():
     with pytest.raises(BadInput, match="two terms would both keep one in the clients' memories"):
         joined(Keeping("one"), Keeping("one", start=3))
+
+
+@dataclass(frozen=True)
+class Sending(Term):
+    """Sends something under a name that is everybody's."""
+
+    value: int
+
+    def end(self, received, trained, visit, /, *, steps, lr):
+        return visit.memory, {"answer": self.value}
+
+
+def test_two_terms_that_send_the_same_name_are_refused(federation, task):
+    """Otherwise the server would get one of the two, and nobody would know which."""
+    with pytest.raises(BadInput, match="two terms would both send answer to the server"):
+        Sgd(steps=1, terms=(Sending(1), Sending(2)))(Baton(task.init(5)), visit_of(federation, task))
 
 
 def test_two_terms_that_decide_the_same_are_refused():

@@ -102,6 +102,9 @@ class Effect:
     """How far uphill the gradient is taken (sharpness-aware minimisation)."""
 
     def __add__(self, other: Effect) -> Effect:
+        if (self.run and other.run) or (self.uphill and other.uphill):
+            what = "how the model is run" if self.run and other.run else "where the gradient is taken"
+            raise BadInput(f"two terms decide {what}: only one of them can")
         forces = [force for force in (self.force, other.force) if force is not None]
         return Effect(
             reduce(Force.__add__, forces) if forces else None,
@@ -222,6 +225,9 @@ def ended(
         if after is not visit.memory:
             changed = True
             memory |= {key: value for key, value in after.items() if visit.memory.get(key) is not value}
+        twice = sorted(uplink.keys() & sent.keys())
+        if twice:
+            raise BadInput(f"two terms would both send {', '.join(twice)} to the server")
         uplink |= sent
     return memory if changed else visit.memory, uplink
 
