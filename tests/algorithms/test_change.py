@@ -223,3 +223,54 @@ def test_a_work_of_its_own_goes_with_a_plan_and_a_merge_but_not_with_terms(engin
     message = r"Strange\(\) trains in a way of its own, so Proximal\(mu=0.01\) cannot be added to it"
     with pytest.raises(BadInput, match=message):
         fr.method(fedprox(), local=Strange())
+
+
+@pytest.mark.parametrize(
+    ("parts", "settings", "message"),
+    [
+        ((fedseq,), {}, r"a method takes changes, such as fedseq\(max_clients=10\), not fedseq"),
+        ((fedprox(), feddyn), {}, "not feddyn"),
+        ((Sgd(lr=0.1),), {}, r"a method takes changes.*, not "),
+        ((), {"local": Sgd}, r"local must be a training, such as Sgd\(lr=0.1\), not Sgd"),
+        ((), {"local": None}, "local must be a training.* not None"),
+        ((), {"merge": Median}, r"merge must be a merge, such as Median\(\), not Median"),
+        ((), {"merge": "median"}, "merge must be a merge.* not 'median'"),
+    ],
+)
+def test_what_is_no_part_of_a_method_is_refused_with_what_is(parts, settings, message):
+    with pytest.raises(BadInput, match=message):
+        fr.method(*parts, **settings)
+
+
+def test_a_change_is_added_to_changes_alone():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        fedseq() + 3
+
+
+def test_a_fraction_of_nobody_is_refused_whoever_says_it():
+    with pytest.raises(BadInput, match="fraction must be above 0"):
+        fr.method(Change(fraction=0.0))
+
+
+PARTS = [fedavg(), fedprox(), fedprox(mu=0.5), fedsam(), fedsam(rho=0.5), feddyn(), fedseq(), fedseqinter(), fedadam()]
+
+
+@pytest.mark.parametrize("one", PARTS, ids=range(len(PARTS)))
+def test_it_does_not_matter_which_changes_are_added_first(one):
+    """Both ways give the same change, or are both refused."""
+
+    def made(join):
+        try:
+            return join()
+        except BadInput:
+            return "refused"
+
+    for two in PARTS:
+        assert made(lambda: set_of_terms(one + two)) == made(lambda: set_of_terms(two + one))  # noqa: B023
+        for three in PARTS:
+            assert made(lambda: (one + two) + three) == made(lambda: one + (two + three))  # noqa: B023
+
+
+def set_of_terms(change):
+    """A change whose terms are in no order."""
+    return replace(change, terms=()), frozenset(change.terms)

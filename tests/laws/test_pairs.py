@@ -163,6 +163,10 @@ def test_every_method_whose_merge_is_the_mean_takes_another_and_another_sampler(
         ({"name": "fedseqinter", "merge": "with_absent"}, "here models are merged after several"),
         ({"name": "fedasyncseq+fedprox", "merge": "with_absent"}, "here models are merged after several"),
         ({"name": "fedseq", "merge": "with_absent", "laps": 2}, "here laps count them several times"),
+        (
+            {"name": "fedseq", "merge": "with_absent", "sampler": "full", "laps": 2},
+            "here laps count them several times",
+        ),
         ({"name": "fedadam+fedavgm", "server_lr": 0.1}, "server_lr is a parameter of fedadam and of fedavgm"),
         ({"name": "fedseq+fedprox", "nu": 0.1}, "unknown key 'nu'; did you mean 'mu'"),
         ({"name": "fedprox", "mu": -1}, "mu must be at least 0"),

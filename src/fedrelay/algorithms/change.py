@@ -42,6 +42,8 @@ class Change:
 
     def __add__(self, other: Change) -> Change:
         """Both at once, or a refusal that says what they both want to decide."""
+        if not isinstance(other, Change):
+            return NotImplemented
         if self.pooled or other.pooled:
             raise BadInput("centralized is the reference without federation: it goes together with no other method")
         both: dict[str, Any] = {"terms": joined(*self.terms, *other.terms)}
@@ -74,6 +76,7 @@ def method(
         private: parts of the model that never leave a client: "norm" (normalisation layers), "head" (the last layer),
             or patterns for the names of parameters. Every client then has a model of its own.
     """
+    refuse_strangers(changes, local, merge)
     named = (private,) if isinstance(private, str) else tuple(private or ())
     wanted = [*changes]
     if merge is not None or named:
@@ -100,6 +103,17 @@ def method(
 def usual_fraction(*changes: Change) -> Usually:
     """The fraction of these methods if the user gives none."""
     return next((Usually(change.fraction) for change in changes if change.fraction is not None), Usually())
+
+
+def refuse_strangers(changes: tuple[Change, ...], local: Work, merge: Merge | None) -> None:
+    """Refuse what is no part of a method: most often a function or a class without its parentheses."""
+    for value, kind, wanted in (
+        *((change, Change, "a method takes changes, such as fedseq(max_clients=10)") for change in changes),
+        (local, Work, "local must be a training, such as Sgd(lr=0.1)"),
+        (merge, Merge | None, "merge must be a merge, such as Median()"),
+    ):
+        if not isinstance(value, kind):
+            raise BadInput(f"{wanted}, not {name_of(value)}")
 
 
 def with_terms(local: Work, terms: tuple[Term, ...]) -> Work:
@@ -144,5 +158,5 @@ def check(algorithm: Algorithm, merge: Merge) -> None:
         )
     if isinstance(merge, WithAbsent) and now_and_then:
         raise BadInput("with_absent counts who was there in one round, and here models are merged after several")
-    if isinstance(merge, WithAbsent) and isinstance(sampler, Uniform) and plan.laps > 1:
+    if isinstance(merge, WithAbsent) and isinstance(sampler, Uniform | Full) and plan.laps > 1:
         raise BadInput("with_absent counts the examples of a chain once, and here laps count them several times")
