@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,9 @@ def build_local(values: Any, where: str, choices: schema.Choices) -> tuple[Train
     name = values.get("optimiser", "sgd")
     target = schema.choose(OPTIMISERS, name, f"{where}.optimiser")
     known = schema.parameters(target)
-    schema.check_keys(values, (*known, "optimiser", *SHORT, "sam"), where)
+    valid = (*known, "optimiser", *SHORT, "sam")
+    refuse_keys_of_others(values, valid, name, where)
+    schema.check_keys(values, valid, where)
     rest = {key: value for key, value in values.items() if key in known}
     local, resolved = schema.build(target, rest, where, choices)
     terms = (*short_terms(values, where, choices), *local.terms)
@@ -38,6 +40,15 @@ def build_local(values: Any, where: str, choices: schema.Choices) -> tuple[Train
     if local.steps is not None:
         del resolved["epochs"]
     return local, {"optimiser": name, **resolved}
+
+
+def refuse_keys_of_others(values: Mapping[str, Any], valid: Sequence[str], name: str, where: str) -> None:
+    """Refuse a key that other optimisers have: no other key of this one is what was meant."""
+    for key in values:
+        owners = [other for other, kind in OPTIMISERS.items() if key in schema.parameters(kind)]
+        if key not in valid and owners:
+            whose = f"that is of the optimiser {' and '.join(owners)}, not of {name}"
+            raise BadInput(f"{where}: unknown key {key!r}: {whose} (there is: {', '.join(valid)})")
 
 
 def short_terms(values: Mapping[str, Any], where: str, choices: schema.Choices) -> list[Term]:

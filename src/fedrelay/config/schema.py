@@ -25,7 +25,8 @@ NONE = "none"  # TOML has no null
 def choose(table: Table, name: object, where: str) -> Callable[..., Any]:
     """The entry of this name; an unknown name is refused with the nearest valid one."""
     if not isinstance(name, str):
-        raise BadInput(f"{where}: name is missing; one of {', '.join(table)}")
+        wrong = "name is missing" if name is None else f"expected a name, not {name!r}"
+        raise BadInput(f"{where}: {wrong}; one of {', '.join(table)}")
     extensions.check(table, name, where)
     if name not in table:
         raise BadInput(f"{where}: unknown name {name!r}{nearest(name, table)}")
