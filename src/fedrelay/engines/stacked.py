@@ -46,15 +46,15 @@ class Stacked(Engine):
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
         self._pool = LazyPool(self._simulation)
-        self._told = False
+        self._warned = False
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
         context = Context(work, shared, round)
         together = round > 0 and work.stacks(self.task)  # what happens before the first round is the same everywhere
-        if round and not together and not self._told:
+        if round and not together and not self._warned:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
-            self._told = True
+            self._warned = True
         if self.workers == 1:
             yield from self._here(context, chains, together=together)
             return

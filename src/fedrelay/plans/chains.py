@@ -10,7 +10,7 @@ import numpy as np
 from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, held
+from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
 from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, Usually, taking_part
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
@@ -120,7 +120,11 @@ def singles(sizes: Sequence[int]) -> Groups:
 
 def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey) -> Tree:
     """The memo of a plan that draws among groups."""
-    return {"groups": groups, "sizes": tuple(held(group, sizes) for group in groups), "sampler": sampler.init(survey)}
+    return {
+        "groups": groups,
+        "sizes": tuple(examples_of(group, sizes) for group in groups),
+        "sampler": sampler.init(survey),
+    }
 
 
 def draw(memo: Tree, fraction: float | Usually, sampler: Sampler, rng: np.random.Generator) -> Drawn:

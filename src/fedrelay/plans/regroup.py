@@ -14,7 +14,7 @@ from fedrelay.errors import within
 from fedrelay.plans.background import in_process, in_thread
 from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, held
+from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Sampler, Uniform, Usually, check, check_fraction
@@ -79,7 +79,7 @@ class Regrouped(Plan):
         if "groups" not in planned.coming:
             return known
         groups: Groups = planned.coming["groups"].result()
-        return {**known, "groups": groups, "sizes": tuple(held(group, known["clients"]) for group in groups)}
+        return {**known, "groups": groups, "sizes": tuple(examples_of(group, known["clients"]) for group in groups)}
 
     def regroups(self, clients: int, round: int) -> bool:
         """Whether the groups of this round are not those of the round before."""

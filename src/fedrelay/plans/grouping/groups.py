@@ -87,7 +87,7 @@ def fill(order: Sequence[int], sizes: Sequence[int], limits: Limits) -> Groups:
 def finished(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> Groups:
     """Groups that were filled one after another: if the last one stayed below `min_examples`, its clients go one by one
     to the group with the fewest examples that has room; those that find no room stay a (smaller) group of their own."""
-    short = limits.min_examples is not None and held(groups[-1], sizes) < limits.min_examples
+    short = limits.min_examples is not None and examples_of(groups[-1], sizes) < limits.min_examples
     if short and len(groups) > 1:
         groups = distribute(groups[:-1], groups[-1], sizes, limits)
     return canonical(groups)
@@ -96,8 +96,8 @@ def finished(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> G
 def topped_up(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> Groups:
     """Groups that were filled side by side: while one is below `min_examples`, the smallest is given up and spread."""
     while limits.min_examples is not None and len(groups) > 1:
-        groups = sorted(groups, key=lambda group: held(group, sizes))
-        if held(groups[0], sizes) >= limits.min_examples:
+        groups = sorted(groups, key=lambda group: examples_of(group, sizes))
+        if examples_of(groups[0], sizes) >= limits.min_examples:
             break
         after = distribute([list(group) for group in groups[1:]], groups[0], sizes, limits)
         if len(after) == len(groups):  # somebody found no room, so the small group has to stay
@@ -111,7 +111,7 @@ def distribute(
 ) -> list[list[int]]:
     """Give every left-over client to the group with the fewest examples that has room for one more."""
     room = sum(map(len, groups)) + len(left_over) if limits.max_clients is None else limits.max_clients
-    examples = [held(group, sizes) for group in groups]
+    examples = [examples_of(group, sizes) for group in groups]
     homeless = []
     for client in left_over:
         open_groups = [number for number, group in enumerate(groups) if len(group) < room]
@@ -124,7 +124,7 @@ def distribute(
     return [*groups, homeless] if homeless else groups
 
 
-def held(group: Sequence[int], sizes: Sequence[int]) -> int:
+def examples_of(group: Sequence[int], sizes: Sequence[int]) -> int:
     """The examples of a group."""
     return sum(sizes[client] for client in group)
 

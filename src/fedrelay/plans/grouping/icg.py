@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedrelay.errors import within
 from fedrelay.plans.grouping.assignment import assign
 from fedrelay.plans.grouping.distances import Distance, Floats, as_points
-from fedrelay.plans.grouping.groups import Groups, Limits, canonical, held, topped_up
+from fedrelay.plans.grouping.groups import Groups, Limits, canonical, examples_of, topped_up
 from fedrelay.plans.grouping.traits import Traits
 
 Labels = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Icg:
             groups = dealt_evenly(members, sizes, rng)
         # Fewer are left over than there are groups, so no group gets two; with a minimum to reach, the poorest do.
         if limits.min_examples is not None:
-            groups.sort(key=lambda group: held(group, sizes))
+            groups.sort(key=lambda group: examples_of(group, sizes))
         for group, client in zip(groups, left_over.tolist(), strict=False):
             group.append(client)
         return canonical(groups) if limits.min_examples is None else topped_up(groups, sizes, limits)

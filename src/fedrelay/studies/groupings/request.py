@@ -19,7 +19,7 @@ LIMITS = KEYS[3:6]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """Every grouper with every trait and every distance that go together, each `repeats` times; and, if `epochs` are
     given, how unlike the clients' models become when they train alone that long."""
 
@@ -43,7 +43,7 @@ class Asked:
         return [*found, *(("", name, "", grouping) for name, grouping in alone)]
 
 
-def read(values: Mapping[str, Any], algorithm: Mapping[str, Any], *, exemplars: bool) -> Asked:
+def read(values: Mapping[str, Any], algorithm: Mapping[str, Any], *, exemplars: bool) -> Request:
     """From the [groups] section; limits that it does not give are those of the [algorithm] section."""
     where = "[groups]"
     schema.check_keys(values, KEYS, where)
@@ -60,9 +60,9 @@ def read(values: Mapping[str, Any], algorithm: Mapping[str, Any], *, exemplars: 
     epochs = schema.convert(values.get("epochs", []), tuple[int, ...], f"{where}.epochs")
     for number in epochs:
         within(f"every one of {where}.epochs", number, least=1)
-    asked = Asked(traits, tuple(distances), groupers, limits_of(*limits), repeats, epochs)
-    refuse_unused(asked, values)
-    return asked
+    request = Request(traits, tuple(distances), groupers, limits_of(*limits), repeats, epochs)
+    refuse_unused(request, values)
+    return request
 
 
 def named(table: schema.Table, value: Any, where: str) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def worded(value: Any) -> str:
     return " ".join(map(worded, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
 
 
-def refuse_unused(asked: Asked, values: Mapping[str, Any]) -> None:
+def refuse_unused(request: Request, values: Mapping[str, Any]) -> None:
     """A trait or a distance that was asked for but has no partner is a mistake."""
-    made = asked.combinations()
-    for key, place, wanted in (("traits", 0, asked.traits), ("distances", 2, asked.distances)):
+    made = request.combinations()
+    for key, place, wanted in (("traits", 0, request.traits), ("distances", 2, request.distances)):
         for name in wanted if key in values else ():
             if name not in {combination[place] for combination in made}:
                 raise BadInput(

@@ -20,7 +20,7 @@ from fedrelay.plans.grouping.traits import collect, complete, components, inner_
 from fedrelay.report.progress import Watched, bars
 from fedrelay.runs.loop import ClientSurvey
 from fedrelay.runs.measures import balance_ratio, class_distances, covered_classes, group_counts
-from fedrelay.studies.groupings.request import Asked, read
+from fedrelay.studies.groupings.request import Request, read
 from fedrelay.tasks import Task
 from fedrelay.types import Trait, Work
 from fedrelay.visits.traits import ClassHistogram, ClassifierWeights, Confidence, SeveralTraits, linear_layers
@@ -82,12 +82,12 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
     algorithm = config.section_of(rest, "algorithm")
     experiment = config.build({**rest, "algorithm": {"name": "fedavg"}}, data_dir)
     task, source = experiment.task, experiment.federation.source
-    asked = read(config.section_of(tables, "groups"), algorithm, exemplars=task.public is not None)
+    request = read(config.section_of(tables, "groups"), algorithm, exemplars=task.public is not None)
     sizes, seed = experiment.federation.sizes, experiment.engine.seed
-    asked.limits.check(sizes)
+    request.limits.check(sizes)
     local = experiment.algorithm.update
-    used = {trait for trait, *_ in asked.combinations()}
-    traits = {name: trait.trained_like(local) for name, trait in asked.traits.items() if name in used}
+    used = {trait for trait, *_ in request.combinations()}
+    traits = {name: trait.trained_like(local) for name, trait in request.traits.items() if name in used}
     known, seconds = dict[str, Traits](), dict[str, float]()
     with bars(console) as progress:
         survey = ClientSurvey(Watched(experiment.engine, progress), task.init(seed))
@@ -96,8 +96,8 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
             began = time.perf_counter()
             known |= learn_traits(together, survey, len(sizes), seed)
             seconds[", ".join(together)] = time.perf_counter() - began
-        made = build(asked, known, counts, sizes, seed, progress)
-        alone = tuple(pretrained(epochs, survey, counts, local) for epochs in asked.epochs)
+        made = build(request, known, counts, sizes, seed, progress)
+        alone = tuple(pretrained(epochs, survey, counts, local) for epochs in request.epochs)
     return Findings(
         source=source.name,
         sizes=sizes,
@@ -142,18 +142,20 @@ def class_counts(survey: ClientSurvey, clients: int) -> Counts:
 
 
 def build(
-    asked: Asked, known: Mapping[str, Traits], counts: Counts, sizes: tuple[int, ...], seed: int, progress: Progress
+    request: Request, known: Mapping[str, Traits], counts: Counts, sizes: tuple[int, ...], seed: int, progress: Progress
 ) -> tuple[Made, ...]:
     """Every combination, `repeats` times with other random numbers but the same traits."""
-    combinations = asked.combinations()
-    bar = progress.add_task("grouping", total=len(combinations) * asked.repeats, unit="groupings", said="")
+    combinations = request.combinations()
+    bar = progress.add_task("grouping", total=len(combinations) * request.repeats, unit="groupings", said="")
     found = []
     for trait, grouper, distance, grouping in combinations:
         groupings, seconds = [], []
-        for repeat in range(asked.repeats):
+        for repeat in range(request.repeats):
             began = time.perf_counter()
             rng = seeds.rng(seed, "laboratory", trait, grouper, distance, repeat)
-            groupings.append(grouping(known.get(trait, Traits(np.zeros((len(sizes), 0)), 0)), sizes, asked.limits, rng))
+            groupings.append(
+                grouping(known.get(trait, Traits(np.zeros((len(sizes), 0)), 0)), sizes, request.limits, rng)
+            )
             seconds.append(time.perf_counter() - began)
             progress.advance(bar)
         # The fastest: the first k-means also waits for its library to be loaded.
