@@ -76,6 +76,13 @@ def test_a_vote_of_one_or_of_equals_is_the_model_itself():
         assert found(Ensemble(models)) == pytest.approx(found(ONE), rel=1e-5)
 
 
+def test_a_vote_of_models_that_are_sure_of_the_wrong_class_has_a_finite_loss():
+    """Class 0 gets e^-300, which no float32 holds: the loss of both models, and so of their vote, is 300."""
+    sure = torch.zeros(TASK.layout.size)
+    next(piece for piece in TASK.layout.pieces(sure).values() if piece.shape == (2, 2))[1] = 300.0
+    assert found(Ensemble((sure, sure))) == pytest.approx({"loss": 300.0, "accuracy": 0.0}, rel=1e-5)
+
+
 def test_a_vote_is_the_same_however_many_examples_are_looked_at_at_once():
     three = Examples(torch.eye(2)[[0, 1, 0]], torch.tensor([0, 0, 1]))
     for batch in (1, 2, 3):

@@ -79,15 +79,17 @@ class Ensemble(Predictor):
     def outputs(self, workspaces: Workspaces, /) -> Outputs:
         if not isinstance(workspaces.task.loss, CrossEntropy):
             raise BadInput(f"models vote on classes, and {workspaces.task.model} tells none apart")
-        shares = self.shares or (1.0,) * len(self.models)
-        whole = sum(shares)
+        given = self.shares or (1.0,) * len(self.models)
+        shares = [share / sum(given) for share in given]
 
         def vote(x: torch.Tensor) -> torch.Tensor:
-            chances = torch.zeros(())
+            logs = []
             for params, share in zip(self.models, shares, strict=True):
-                workspaces.main.load(params, training=False)
-                chances = chances + workspaces.main.network(x).softmax(-1) * (share / whole)
-            return chances.log()  # the logits whose softmax is the vote
+                if share:
+                    workspaces.main.load(params, training=False)
+                    logs.append(workspaces.main.network(x).log_softmax(-1) + math.log(share))
+            # The logits whose softmax is the vote. Probabilities themselves would be 0 where all models are sure.
+            return torch.logsumexp(torch.stack(logs), 0)
 
         return vote
 
