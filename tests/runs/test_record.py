@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from invented_runs import round_log
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, config
-from fedrelay.algorithms import fedavg
+from fedrelay.algorithms import fedavg, fedseqinter
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
@@ -26,6 +27,7 @@ from fedrelay.runs import checkpoint, record
 from fedrelay.runs.folder import dumps, read_rounds, write_rounds
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise
+from fedrelay.tasks import Ensemble, Workspaces
 from fedrelay.types import Baton, Report, State, Work
 
 TABLES = {
@@ -275,6 +277,25 @@ def test_a_recorder_made_in_python_refuses_the_folder_of_another_method(tmp_path
     with pytest.raises(BadInput, match="another configuration"):
         list(recorder(fr.method(fedavg(), fraction=0.5), rounds=4, resume=True).run())
     assert len(list(recorder(fr.method(fedavg()), rounds=4, resume=True).run())) == 4
+
+
+def vote_of_all(state: State) -> Ensemble:
+    return Ensemble(tuple(baton.params for baton in state.batons))
+
+
+def test_a_run_is_tested_and_fingerprinted_as_its_method_predicts(tmp_path):
+    federation = Federation.split(digits(), Iid(), 6)
+    task = Task.of(Logistic(), federation)
+    engine = Inline(federation, task)
+    voting = fr.method(fedseqinter(max_clients=2, period=9), fr.Change(predictor=vote_of_all), fraction=1.0)
+    recorder = Recorder(tmp_path / "run", voting, engine, federation.test, rounds=2)
+    *_, log = recorder.run()
+    *_, state = fr.train(voting, engine, rounds=2)
+    assert len(state.batons) == 3
+    assert log.metrics == fr.evaluate(vote_of_all(state), federation.test, Workspaces(task))
+    assert log.metrics != fr.evaluate(fr.deployed(state), federation.test, Workspaces(task))
+    bits = b"".join(baton.params.numpy().tobytes() for baton in state.batons)
+    assert recorder.summary().params_sha256 == hashlib.sha256(bits).hexdigest()
 
 
 def test_an_option_that_is_new_since_a_run_began_does_not_lock_it_out(tmp_path):
