@@ -44,7 +44,7 @@ def page() -> str:
     for section in (*experiment.SECTIONS, *experiment.OPTIONAL):
         parts += [f"## [{section}]", *SECTIONS[section]()]
     parts += ["## Files for `fedrelay compare`", *COMPARE[0], table(said(COMPARE[1], dict.fromkeys(compare.EXTRA)))]
-    parts += ["## [groups], for `fedrelay groups`", textwrap.fill(doc(request.Asked), 120), table(asked())]
+    parts += ["## [groups], for `fedrelay groups`", textwrap.fill(doc(request.Request), 120), table(asked())]
     parts += ["## Parts that are chosen by name", *choices()]
     return "\n\n".join(parts) + "\n"
 
@@ -178,7 +178,7 @@ def doc(target: object) -> str:
 
 def asked() -> list[Row]:
     """The keys of [groups]."""
-    known = meanings(request.Asked)
+    known = meanings(request.Request)
     kinds = {key: f"list of [{key}](#{key})" for key in ("traits", "distances", "groupers")} | {
         "epochs": "list of whole numbers"
     }
