@@ -84,6 +84,8 @@ def test_the_configuration_of_the_page_is_read():
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     tables = {"data": {"name": "digits", "clients": 30}, "model": {"name": "mlp"}, **tomllib.loads(text)}
     experiment = config.build(tables)
-    assert experiment.algorithm == fr.method(fr.algorithms.fedseq(), fr.algorithms.fedprox(), private="head")
+    assert experiment.algorithm == fr.method(
+        fr.algorithms.fedseq(), fr.algorithms.fedprox(), private="head", fraction=0.2
+    )
     assert experiment.tables["algorithm"]["private"] == "head"
     assert config.build(experiment.tables).algorithm == experiment.algorithm

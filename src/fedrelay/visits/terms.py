@@ -96,10 +96,10 @@ class Effect:
     losses: tuple[ExtraLoss, ...] = ()
     run: Run | None = None
     """How the model is run, in place of plainly."""
-    held: tuple[slice, ...] = ()
-    """Which weights do not move, whatever the optimiser would do."""
     uphill: float = 0.0
     """How far uphill the gradient is taken (sharpness-aware minimisation)."""
+    held: tuple[slice, ...] = ()
+    """Which weights do not move, whatever the optimiser would do."""
 
     def __add__(self, other: Effect) -> Effect:
         if (self.run and other.run) or (self.uphill and other.uphill):
@@ -110,8 +110,8 @@ class Effect:
             reduce(Force.__add__, forces) if forces else None,
             self.losses + other.losses,
             self.run or other.run,
-            self.held + other.held,
             self.uphill or other.uphill,
+            self.held + other.held,
         )
 
     @classmethod
