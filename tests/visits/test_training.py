@@ -11,10 +11,10 @@ from torch import nn
 
 from fedrelay import BadInput, Federation, Sgd, Task
 from fedrelay.data import Iid, digits
-from fedrelay.models import Mlp
+from fedrelay.models import Mlp, Own
 from fedrelay.tasks import Workspaces
 from fedrelay.types import Baton, Visit
-from fedrelay.visits import batches
+from fedrelay.visits import Sharpness, batches
 from fedrelay.visits.schedules import Cosine, Exponential, Step
 
 
@@ -147,3 +147,16 @@ def test_schedules_follow_their_formulas():
 def test_settings_out_of_range_are_refused_with_the_range(settings, message):
     with pytest.raises(BadInput, match=message):
         Sgd(**settings)
+
+
+def test_the_statistics_of_the_step_uphill_do_not_count(federation):
+    """Running statistics after one step are those of its batch at the received weights, with SAM or without."""
+    task = Task.of(Own(nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.Linear(6, 10))), federation)
+    start = Baton(task.init(5))
+    plain, _, _ = Sgd(steps=1, lr=0.1)(start, visit_of(federation, task))
+    uphill, _, _ = Sgd(steps=1, lr=0.1, terms=(Sharpness(0.5),))(start, visit_of(federation, task))
+    weights = task.layout.trainable
+    assert len(start.params) > weights
+    assert not torch.equal(uphill.params[:weights], plain.params[:weights])
+    assert not torch.equal(uphill.params[weights:], start.params[weights:])
+    assert torch.equal(uphill.params[weights:], plain.params[weights:])
