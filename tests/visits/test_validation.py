@@ -291,6 +291,16 @@ def test_clients_of_one_example_have_nothing_to_hold_out(task):
     assert baton.weight == report.examples == 1
 
 
+@pytest.mark.parametrize("size", [1, 2, 20])
+def test_what_counts_is_what_a_visit_weighs_also_where_parts_stay_at_home(task, size):
+    examples = Examples(torch.zeros(size, 8, 8, 1), torch.zeros(size, dtype=torch.int64))
+    federation = Federation.split(Source("alike", train=examples, test=examples, classes=10), Iid(), 1)
+    for local in (Sgd(steps=1), Sgd(steps=1, validation=SHARE), Sgd(steps=1, keep="best", validation=0.9)):
+        for work in (local, fr.method(local=local, private="head").update):
+            baton, _, _ = work(Baton(task.init(5)), visit_of(federation, task, client=0))
+            assert work.counted(size) == baton.weight
+
+
 def test_when_everybody_is_there_nobody_is_absent_whatever_is_held_out():
     """Two clients that go all the way to their optima, 1 and -3, and count alike."""
     source = quadratic_of([[[1.0]], [[1.0]]], [[1.0], [-3.0]], [20, 20])

@@ -70,6 +70,9 @@ class AtHome(Work):
     def guard(self) -> float | None:
         return self.work.guard
 
+    def counted(self, size: int, /) -> int:
+        return self.work.counted(size)
+
     def adapt(self, task: Task, /) -> Task:
         task = self.work.adapt(task)
         self.at_home(task)
