@@ -21,9 +21,9 @@ from fedrelay.data import Federation
 from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import adapted, advance, deployed, start, train
-from fedrelay.runs.output import load_model
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
+from fedrelay.studies.loading import load_model
 from fedrelay.tasks import Task, evaluate
 from fedrelay.visits import Adam, AdamW, Sgd
 

@@ -284,6 +284,7 @@ def test_models_of_clients_are_there_by_name_and_judged_at_home(tmp_path, federa
     own, common = fr.load_model(tmp_path / "run", client="Basel"), fr.load_model(tmp_path / "run")
     weights = torch.load(tmp_path / "run" / "client_models.pt", weights_only=True)
     assert list(weights) == ["Basel"]
+    assert set(weights["Basel"]) == set(common.state_dict())
     assert torch.equal(own.state_dict()["head.bias"], -common.state_dict()["head.bias"])
     rows = federation.source.test_owners == 1
     with torch.no_grad():
@@ -293,6 +294,47 @@ def test_models_of_clients_are_there_by_name_and_judged_at_home(tmp_path, federa
     assert clients.clients[1].metrics["accuracy"] == pytest.approx(right)
     with pytest.raises(BadInput, match=r"no model of client 'Ulm' \(those with one of their own: Basel\)"):
         fr.load_model(tmp_path / "run", client="Ulm")
+
+
+def test_of_a_client_whose_norm_layers_stay_at_home_only_these_are_written_twice(tmp_path):
+    tables = {
+        "rounds": 2,
+        "data": {"name": "digits", "clients": 3, "client_tests": 0.1},
+        "model": {"name": "mlp_norm"},
+        "algorithm": {"name": "fedbn", "fraction": 1.0},
+        "engine": {"name": "inline"},
+    }
+    recorder = config.build(tables).record(tmp_path / "run")
+    list(recorder.run())
+    weights = torch.load(tmp_path / "run" / "client_models.pt", weights_only=True)
+    assert list(weights) == ["client 0", "client 1", "client 2"]
+    norm = {f"body.2.{name}" for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")}
+    assert norm < set(torch.load(tmp_path / "run" / "model.pt", weights_only=True))
+    assert all(set(own) == norm for own in weights.values())
+    network = fr.load_model(tmp_path / "run", client="client 1")
+    parts = recorder.federation.client_test(1)
+    x, y = parts.examples.take(parts.rows)
+    with torch.no_grad():
+        right = (network(x).argmax(-1) == y).float().mean().item()
+    clients = read_clients(tmp_path / "run")
+    assert clients is not None
+    assert clients.clients[1].metrics["accuracy"] == pytest.approx(right)
+
+
+def test_a_run_that_settings_are_chosen_by_never_sees_a_test_example(tmp_path):
+    tables = {
+        "rounds": 1,
+        "data": {"name": "digits", "clients": 3, "client_tests": 0.1, "validation": 0.2},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": "fedavg", "fraction": 1.0},
+        "evaluate": {"on": "validation"},
+        "engine": {"name": "inline"},
+    }
+    experiment = config.build(tables)
+    list(experiment.record(tmp_path / "run").run())
+    assert read_clients(tmp_path / "run") is None
+    quality = read_quality(tmp_path / "run")
+    assert sum(map(sum, quality.confusion)) == len(experiment.federation.validation)
 
 
 def test_a_predictor_nobody_knows_leaves_its_models(tmp_path, federation):

@@ -5,7 +5,7 @@ input, the classes by name, and how inputs are scaled. preparation.json holds wh
 
 What predicts need not be one model. An ensemble is one state_dict too, with the number of the model before every name
 ("0.head.weight"), as torch.nn.ModuleList has it. Where clients have models of their own, model.pt is what everybody
-else uses, and client_models.pt has a state_dict for each of them, by name.
+else uses, and client_models.pt has, for each of them by name, the tensors that are others than in model.pt.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ def write_model(
     facts: dict[str, Any] = {"format": FORMAT} | facts_of(workspaces, examples, federation)
     if isinstance(predictor, PerClient):
         names = () if federation is None else federation.names
+        common = weights_of(predictor.common, workspaces)
         own = {
-            names[client] if names else f"client {client}": weights_of(vector, workspaces)
+            names[client] if names else f"client {client}": differing(weights_of(vector, workspaces), common)
             for client, vector in sorted(predictor.own.items())
         }
         facts |= {"predicts": OWN, "clients": list(own)}
         save(folder / CLIENT_MODELS, own)
-        save(folder / MODEL, weights_of(predictor.common, workspaces))
+        save(folder / MODEL, common)
     elif isinstance(predictor, OneModel):
         facts |= {"predicts": ONE}
         save(folder / MODEL, weights_of(predictor.params, workspaces))
@@ -119,6 +120,11 @@ def weights_of(vector: Vector, workspaces: Workspaces) -> Weights:
     workspaces.main.load(vector, training=False)
     found = workspaces.main.network.state_dict()
     return {name: each.detach().clone(memory_format=torch.contiguous_format) for name, each in found.items()}
+
+
+def differing(weights: Weights, common: Weights) -> Weights:
+    """The tensors that are not those of the common model: where only some layers stay at home, most are."""
+    return {name: each for name, each in weights.items() if not torch.equal(each, common[name])}
 
 
 def save(path: Path, weights: Mapping[str, Any]) -> None:
@@ -194,7 +200,7 @@ class Trained:
         if client not in own:
             there = ", ".join(own[:10]) or "none"
             raise BadInput(f"{self.folder} has no model of client {client!r} (those with one of their own: {there})")
-        return read_weights(self.folder / CLIENT_MODELS)[client]
+        return read_weights(self.folder / MODEL) | read_weights(self.folder / CLIENT_MODELS)[client]
 
     def _bare(self, own: nn.Module | None) -> nn.Module:
         """A network without weights worth keeping."""
@@ -259,20 +265,6 @@ def load_trained(folder: Path | str) -> Trained:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise BadInput(f"{path}: expected format {FORMAT}, which this version reads, found another")
     return Trained(folder, facts)
-
-
-def load_model(folder: Path | str, *, network: nn.Module | None = None, client: str | None = None) -> nn.Module:
-    """The network that a finished run has trained, ready to predict.
-
-    Args:
-        folder: The run's folder.
-        network: Your own network, if the run trained one; a copy of it is filled with the weights.
-        client: The client whose own model is wanted, where a method gives clients models of their own.
-
-    Returns:
-        A module that takes inputs as the network does (scaled: see `transform` in model.json) and returns logits.
-    """
-    return load_trained(folder).network(network, client=client)
 
 
 def read_weights(path: Path) -> Any:

@@ -129,7 +129,12 @@ class Recorder:
         predictor = deployed(state, self.algorithm, self.engine)
         write_model(self.path, predictor, self._workspaces, examples=self.test, federation=self.federation)
         clients, quality = write_results(
-            self.path, predictor, self._workspaces, test=self.test, federation=self.federation
+            self.path,
+            predictor,
+            self._workspaces,
+            test=self.test,
+            federation=self.federation,
+            by_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
         )
         costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0]) if self.test else {}
         fingerprint = vectors.sha256(*predictor.vectors)

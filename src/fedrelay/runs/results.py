@@ -185,9 +185,10 @@ def write_results(
     *,
     test: Store | None = None,
     federation: Federation | None = None,
+    by_client: bool = True,
 ) -> tuple[Clients | None, Quality | None]:
     """Judge what a run has made, and write what came of it: for clients that have test parts, and for classes."""
-    clients = judge_clients(predictor, federation, workspaces)
+    clients = judge_clients(predictor, federation, workspaces) if by_client else None
     quality = judge_classes(predictor, test, workspaces, () if federation is None else federation.source.class_names)
     if clients is not None:
         write_clients(folder, clients)

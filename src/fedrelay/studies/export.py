@@ -16,7 +16,8 @@ import torch
 from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs.folder import MODEL, MODEL_FACTS
-from fedrelay.runs.output import Trained, load_trained
+from fedrelay.runs.output import Trained
+from fedrelay.studies.loading import load_trained
 
 Form: TypeAlias = Literal["onnx", "torchscript", "state_dict"]
 

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from fedrelay.data.examples import Store
-from fedrelay.runs.output import Trained, load_trained
+from fedrelay.runs.output import Trained
 from fedrelay.studies.inputs import Asked, asked
+from fedrelay.studies.loading import load_trained
 from fedrelay.tasks import EVALUATION_BATCH
 
 MOST_CLASSES = 100
