@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -74,10 +75,10 @@ class Store(ABC):
         for start in range(0, len(self), size):
             yield self.take(slice(start, min(start + size, len(self))))
 
-    @property
+    @cached_property
     def numbers(self) -> int:
-        """How many numbers one input has."""
-        return sum(int(np.prod(shape)) for shape in shapes_in(self.shape))
+        """How many numbers one input has; every visit asks."""
+        return sum(math.prod(shape) for shape in shapes_in(self.shape))
 
     @property
     def classified(self) -> bool:

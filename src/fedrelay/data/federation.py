@@ -78,7 +78,7 @@ class ClientData:
 
     @property
     def size(self) -> int:
-        return len(self.rows)
+        return self.rows.shape[0]
 
     def take(self, positions: torch.Tensor, rng: np.random.Generator | None) -> tuple[Nest, Nest]:
         """The batch at these positions of the client's own examples."""
