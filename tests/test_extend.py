@@ -22,7 +22,7 @@ from fedrelay.algorithms import ALGORITHMS, fedavg, fedseq, moon
 from fedrelay.config.catalogue import KINDS
 from fedrelay.config.choices import CHOICES
 from fedrelay.data.sources import FILES
-from fedrelay.tasks import LOSSES, Workspaces
+from fedrelay.tasks import LOSSES, METRICS, Headline, Workspaces
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def test_everything_that_a_configuration_chooses_from_a_table_is_on_the_page():
 
 def test_every_table_is_on_the_page():
     tables = {kind: table for kind, table in KINDS.items() if kind not in (*SHORT_FORMS, *MADE_OF_OTHERS)}
-    tables |= {"losses": LOSSES, "files": FILES, "sources": fr.data.SOURCES}
+    tables |= {"losses": LOSSES, "metrics": METRICS, "files": FILES, "sources": fr.data.SOURCES}
     named: dict[str, set[str]] = {kind: set() for kind in tables}
     for module in modules():
         for name, value in vars(module).items():
@@ -187,7 +187,7 @@ def test_the_loss_is_used_through_the_model(examples):
     found = fr.evaluate(fr.deployed(examples["ahead"]), federation.test, Workspaces(other))
     assert found["loss"] < 0.9  # that of an output that is always the same
     assert found["accuracy"] > 0.2
-    assert other.headline == ("accuracy", True)
+    assert other.headline == Headline("accuracy", higher_is_better=True, share=True)
 
 
 def test_the_predictor_has_all_models_vote(examples):

@@ -13,7 +13,7 @@ from fedrelay import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = ["choose-a-method.md", "concepts.md", "data.md", "groups.md", "sampling.md"]
+PAGES = ["choose-a-method.md", "concepts.md", "data.md", "groups.md", "sampling.md", "tasks.md"]
 """Docs with Python in them; extend.md and use-the-model.md have tests of their own."""
 
 

@@ -8,6 +8,7 @@ import tomli_w
 from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.config import schema
+from fedrelay.tasks import Huber
 from fedrelay.visits import Adam, AdamW, Distillation, Proximal, Sgd, Sharpness
 from fedrelay.visits.schedules import Step
 from fedrelay.visits.traits import ClassifierWeights
@@ -204,3 +205,44 @@ def test_the_fraction_that_nobody_gave_is_stated(clients, name, fraction):
     assert config.build(tables).tables["algorithm"]["fraction"] == fraction
     given = {**tables, "algorithm": {"name": name, "fraction": 0.5}}
     assert config.build(given).tables["algorithm"]["fraction"] == 0.5
+
+
+PATIENTS = {"data": {"name": "diabetes", "clients": 4}, "model": {"name": "logistic"}}
+
+
+def test_a_task_section_chooses_loss_metrics_and_headline_and_its_resolved_form_builds_the_same():
+    section = {"loss": {"name": "huber", "delta": 10.0}, "metrics": ["r2", "mae"], "headline": "mae"}
+    first = built(**PATIENTS, task=section, evaluate={"target": 45.0})
+    assert (first.task.loss, first.task.headline.name) == (Huber(10.0), "mae")
+    assert first.tables["task"]["metrics"] == [{"name": "r2"}, {"name": "mae"}]
+    again = config.build(tomllib.loads(tomli_w.dumps(first.tables)))
+    assert (again.tables, again.task) == (first.tables, first.task)
+
+
+def test_the_section_is_resolved_where_the_targets_are_no_classes_and_absent_where_they_are():
+    assert "task" not in built().tables
+    assert built().tables["evaluate"]["target"] == 1.0
+    numbers = built(**PATIENTS)
+    assert numbers.tables["task"]["loss"] == {"name": "mse"}
+    assert numbers.tables["task"]["headline"] == "rmse"
+    assert "target" not in numbers.tables["evaluate"]  # an error has no upper end
+    weighted = built(task={"loss": {"name": "cross_entropy", "weights": [1.0] * 9 + [2.0]}})
+    assert weighted.tables["task"]["loss"]["weights"] == [1.0] * 9 + [2.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": {"loss": "mse"}}, r"\[task\]: the loss mse learns numbers, but the examples have one class each"),
+        ({"task": {"loss": "hubert"}}, r"\[task\].loss: unknown name 'hubert'; did you mean 'huber'"),
+        ({"task": {"metrics": ["mae"]}}, r"\[task\]: the metric mae judges numbers"),
+        ({"task": {"metrics": "mae"}}, r"\[task\].metrics: expected a list of names"),
+        ({"task": {"headline": "f1"}}, r"\[task\]: the headline 'f1' is not among the figures"),
+        ({"task": {"loss": {"name": "cross_entropy", "weights": [1.0]}}}, r"\[task\]: weights must have one number"),
+        ({"task": {"lost": 1}}, r"\[task\]: unknown key 'lost'"),
+        ({**PATIENTS, "data": {**PATIENTS["data"], "partition": "shards"}}, "have numbers .*not one class each"),
+    ],
+)
+def test_a_task_that_does_not_fit_is_refused_with_its_place(changes, message):
+    with pytest.raises(BadInput, match=message):
+        built(**changes)

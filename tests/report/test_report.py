@@ -308,3 +308,54 @@ def test_without_a_clock_nothing_is_said_of_time_that_was_not_simulated(tmp_path
     assert not any(column.title == "simulated" for column in tables.costs([run]))
     assert "simulated" not in rendered(report.table([run]))
     assert not any(figure.key == "clock" for figure in figures.curves([run], ["plain"]))
+
+
+ERRORS = {"metric": "rmse", "higher_is_better": False, "share": False, "target": 2.0}
+NO_ACCURACY = {"accuracy": None, "best_accuracy": None, "final_accuracy": None}
+
+
+def errors(folder, values, **changes):
+    """A run that predicts numbers, and has these errors."""
+    lines = [line_of(number, None, metrics={"rmse": value, "r2": 0.5}) for number, value in enumerate(values, 1)]
+    figures = {"mean": values[-1], "best": min(values), "final": values[-1]}
+    return report.load(run_folder(folder, lines, **NO_ACCURACY, **ERRORS, **figures, **changes))
+
+
+def test_runs_that_are_judged_by_an_error_are_told_by_it(tmp_path):
+    runs = [
+        errors(tmp_path / "good", (9.0, 4.0, 2.2)),
+        errors(tmp_path / "bad", (9.0, 8.0, 7.0), rounds_to={"0.9": None}),
+    ]
+    names = ["good", "bad"]
+    first = tables.reached(runs)[0]
+    assert (first.group, first.title, first.cells, first.best) == ("Test RMSE", "final", ("2.2", "7"), {0})
+    assert headline(runs, names).startswith("good reached 90 % of the target (RMSE 2.222) in the fewest rounds")
+    titles = [figure.title for figure in figures.curves(runs, names)]
+    assert titles[0] == "Test RMSE over rounds"
+    assert "Test R² over rounds" in titles
+    layout = figures.curves(runs, names)[0].spec["layout"]
+    assert sorted(line["y0"] for line in layout["shapes"]) == pytest.approx([2.0, 2 / 0.9, 2 / 0.7])
+    assert "ticksuffix" not in layout["yaxis"]
+    assert "The target is a test RMSE of 2." in report.html(runs)
+    nowhere = [errors(tmp_path / "none", (9.0, 8.0), rounds_to={"0.7": None}, traffic_to={})]
+    assert headline(nowhere, ["none"]) == "No run reached 70 % of the target (2); none has the best RMSE: 8."
+
+
+def test_a_run_that_still_goes_is_told_by_the_headline_of_its_configuration(tmp_path):
+    lines = [line_of(1, 0.5, metrics={"f1": 0.25})]
+    said = {
+        'headline = "f1"': ("f1", True, True),
+        'headline = { name = "depth", higher_is_better = false, share = false }': ("depth", False, False),
+        'headline = "loss"': ("loss", False, False),
+    }
+    for number, (extra, expected) in enumerate(said.items()):
+        run = report.load(run_folder(tmp_path / str(number), lines, finished=False, extra=f"[task]\n{extra}\n"))
+        found = measures.headline_of(run)
+        assert (found.name, found.higher_is_better, found.share) == expected
+    run = report.load(tmp_path / "0")
+    assert measures.figure(measures.final(run, measures.headline([run])), measures.headline([run])) == "25.0 %"
+
+
+def test_runs_that_are_judged_by_different_figures_are_told_apart(tmp_path):
+    runs = [report.load(run_folder(tmp_path / "a")), errors(tmp_path / "b", (3.0,))]
+    assert any("compared by accuracy, but b by another figure" in note for note in notes(runs, ["a", "b"]))

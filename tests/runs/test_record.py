@@ -27,7 +27,7 @@ from fedrelay.runs import checkpoint, record
 from fedrelay.runs.folder import dumps, read_rounds, write_rounds
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise
-from fedrelay.tasks import Ensemble, Workspaces
+from fedrelay.tasks import Ensemble, Headline, Workspaces
 from fedrelay.types import Baton, Report, State, Work
 
 TABLES = {
@@ -384,7 +384,43 @@ def test_rounds_to_averages_the_evaluations_of_the_last_rounds():
     assert rounds_to(lines, 0.95, smooth=1) is None
 
 
-@pytest.mark.parametrize("bad", [{"every": 0}, {"target": 1.5}, {"shares": (2.0,)}, {"last": 0}, {"smooth": 0}])
+MAE = Headline("mae", higher_is_better=False, share=False)
+
+
+def test_an_error_reaches_its_target_from_above():
+    """At or below 4 / 0.5 = 8 and 4 / 0.8 = 5; the mean of the last two is 4.5, the best 4."""
+    values = [16.0, 9.0, 8.0, None, 4.0, 5.0]
+    logs = [replace(log(r, None), metrics={} if v is None else {"mae": v}) for r, v in enumerate(values, start=1)]
+    wanted = Evaluate(every=1, last=2, smooth=1, shares=(0.5, 0.8, 1.0), target=4.0)
+    found = summarise("x", logs, wanted, estimates={}, params_sha256="", headline=MAE)
+    assert found.rounds_to == {"0.5": 3, "0.8": 5, "1": 5}
+    assert (found.metric, found.higher_is_better, found.mean, found.best, found.final) == ("mae", False, 4.5, 4.0, 5.0)
+    assert (found.accuracy, found.best_accuracy, found.final_accuracy) == (None, None, None)
+    assert found.jump == pytest.approx((7 + 1 + 4 + 1) / 4)
+
+
+def test_an_error_without_a_target_is_measured_against_nothing():
+    logs = [replace(log(1, None), metrics={"mae": 0.5})]
+    found = summarise("x", logs, Evaluate(every=1), estimates={}, params_sha256="", headline=MAE)
+    assert (found.target, set(found.rounds_to.values())) == (None, {None})
+
+
+def test_the_accuracies_stay_beside_another_headline():
+    logs = [replace(log(r, None), metrics={"f1": r / 10, "accuracy": 0.5 - r / 10}) for r in (1, 2)]
+    headline = Headline("f1")
+    found = summarise("x", logs, Evaluate(every=1), estimates={}, params_sha256="", headline=headline)
+    assert (found.best, found.final) == (0.2, 0.2)
+    assert (found.best_accuracy, found.final_accuracy) == (0.4, 0.3)
+
+
+def test_what_is_measured_as_a_share_has_no_target_above_one():
+    assert Evaluate().of(Headline()).target == 1.0
+    assert Evaluate(target=45.0).of(MAE).target == 45.0
+    with pytest.raises(BadInput, match=r"target must be above 0 and at most 1, not 1\.5"):
+        Evaluate(target=1.5).of(Headline())
+
+
+@pytest.mark.parametrize("bad", [{"every": 0}, {"target": 0.0}, {"shares": (2.0,)}, {"last": 0}, {"smooth": 0}])
 def test_evaluation_settings_out_of_range_are_refused(bad):
     with pytest.raises(BadInput, match="must be"):
         Evaluate(**bad)

@@ -58,6 +58,21 @@ def test_all_runs_of_a_file_end_in_one_table(tmp_path, monkeypatch, capsys):
     assert "fedseq + fedprox" in capsys.readouterr().out
 
 
+def test_runs_that_predict_numbers_are_compared_by_their_error(tmp_path, monkeypatch, capsys):
+    numbers = {"data": {"name": "diabetes", "clients": 4}, "model": {"name": "logistic"}, "task": {"metrics": ["mae"]}}
+    runs = {"all": {"algorithm": {"name": "centralized"}}, "fedavg": {"algorithm": {"name": "fedavg"}}}
+    assert told(tmp_path, monkeypatch, {**TABLES, **numbers, "seeds": [0], "reference": "all", "runs": runs}) == 0
+    out = tmp_path / "runs" / "methods"
+    (reference,), (summary,) = (row["summaries"] for row in json.loads((out / "results.json").read_text()))
+    assert summary["metric"] == "mae"
+    assert summary["target"] == reference["mean"]
+    assert (out / "results.md").read_text().splitlines()[2].startswith("| run | MAE | best |")
+    assert f"{summary['mean']:.4g}" in capsys.readouterr().out
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"The target is a test MAE of {summary['target']:.4g}" in page
+    assert "Test MAE over rounds" in page
+
+
 def test_a_comparison_repeated_trains_nothing(tmp_path, monkeypatch):
     tables = {**TABLES, "seeds": [0]}
     assert told(tmp_path, monkeypatch, tables) == 0

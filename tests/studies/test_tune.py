@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -17,6 +18,7 @@ from fedrelay.runs import record as record_module
 from fedrelay.studies import tune as tune_module
 from fedrelay.studies.trials import Attempt, Trial, advice, give_up_hopeless, trials_of
 from fedrelay.studies.tune import tune, values_of
+from fedrelay.tasks import LOSS, Headline
 
 TABLES = {
     "rounds": 8,
@@ -66,10 +68,38 @@ def test_values_below_half_of_the_best_are_hopeless(tmp_path):
     assert trials[2].stopped == "hopeless: 39.0% at round 2, where the best has 80.0%"
 
 
+def test_of_errors_those_above_twice_the_best_are_hopeless(tmp_path):
+    trials = trials_of({"local.lr": [1, 2, 3, 4]}, tmp_path)
+    for trial, best in zip(trials, (10.0, 19.0, 21.0, None), strict=True):
+        trial.headline = Headline("mae", higher_is_better=False, share=False)
+        trial.attempts[0].logs = [replace(round_log(2), metrics={"mae": best})]
+    give_up_hopeless(trials)
+    assert [trial.stopped for trial in trials] == ["", "", "hopeless: 21 at round 2, where the best has 10", ""]
+    assert max(trials, key=lambda trial: trial.merit) is trials[0]
+
+
+def test_what_may_be_negative_has_no_half(tmp_path):
+    trials = trials_of({"local.lr": [1, 2]}, tmp_path)
+    for trial, best in zip(trials, (-0.1, -3.0), strict=True):
+        trial.headline = Headline("r2", share=False)
+        trial.attempts[0].logs = [replace(round_log(2), metrics={"r2": best})]
+    give_up_hopeless(trials)
+    assert [trial.stopped for trial in trials] == ["", ""]
+
+
+def test_the_lowest_error_wins_a_sweep(tmp_path):
+    numbers = {"data": {"name": "diabetes", "clients": 4}, "model": {"name": "logistic"}, "task": {"metrics": ["mae"]}}
+    ranked = tune({**TABLES, **numbers}, {"local.lr": [1e-5, 0.05]}, tmp_path, quiet())
+    assert ranked[0].settings == {"local.lr": 0.05}
+    kept = json.loads((tmp_path / "tune.json").read_text())
+    assert kept[0]["metric"] == "mae"
+    assert kept[0]["best"] < kept[1]["best"]
+
+
 def test_where_the_loss_is_the_headline_the_lower_one_is_better_and_nobody_is_hopeless(tmp_path):
     trials = trials_of({"local.lr": [1, 2]}, tmp_path)
     for trial, loss in zip(trials, (3.0, 1.0), strict=True):
-        trial.headline, trial.attempts[0].logs = ("loss", False), [round_log(2, None, loss)]
+        trial.headline, trial.attempts[0].logs = LOSS, [round_log(2, None, loss)]
     give_up_hopeless(trials)
     assert not any(trial.stopped for trial in trials)
     assert max(trials, key=lambda trial: trial.merit) is trials[1]

@@ -92,12 +92,14 @@ def run_show(options: argparse.Namespace) -> int:
         OUT.print(rendered(federation))
     picture = options.picture or (None if options.json else Path("split.png"))
     if not federation.source.train.classified:
-        picture = None  # the next token at every place: there is no label to mix
+        picture = None  # the next token at every place, or numbers: there is no label to mix
     if picture:
         heatmap(federation, picture)
     if options.save:
         save_split(federation, options.save)
     if not options.json:
         written = [str(path) for path in (picture, options.save) if path]
-        OUT.print(f"Wrote {' and '.join(written) or 'nothing: sequences have no label mix to draw'}", soft_wrap=True)
+        OUT.print(
+            f"Wrote {' and '.join(written) or 'nothing: these targets have no label mix to draw'}", soft_wrap=True
+        )
     return 0

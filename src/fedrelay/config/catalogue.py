@@ -21,7 +21,7 @@ from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.runs.latency import DISTRIBUTIONS
-from fedrelay.tasks import LOSSES
+from fedrelay.tasks import LOSSES, METRICS
 from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, TERMS
 from fedrelay.visits.probe_networks import PROBES
 from fedrelay.visits.schedules import SCHEDULES
@@ -34,6 +34,8 @@ KINDS = {
     "partitions": PARTITIONS,
     "engines": ENGINES,
     "optimisers": OPTIMISERS,
+    "losses": LOSSES,
+    "metrics": METRICS,
     "terms": TERMS,
     "pulls": PULLS,
     "objectives": OBJECTIVES,
@@ -46,7 +48,6 @@ KINDS = {
     "distances": DISTANCES,
     "groupers": GROUPERS,
     "probes": PROBES,
-    "losses": LOSSES,
 }
 GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""

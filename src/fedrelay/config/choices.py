@@ -10,6 +10,7 @@ from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper
 from fedrelay.plans.growth import GROWTHS, Growth
 from fedrelay.plans.sampling import SAMPLERS, Sampler
 from fedrelay.runs.latency import DISTRIBUTIONS, Distribution
+from fedrelay.tasks import LOSSES, METRICS, Loss, Metric
 from fedrelay.types import Merge, Trait
 from fedrelay.visits import TERMS, Term, Training
 from fedrelay.visits.probe_networks import PROBES, ProbeNetwork
@@ -28,5 +29,7 @@ CHOICES: Choices = {
     Distance: DISTANCES,
     Grouper: GROUPERS,
     ProbeNetwork: PROBES,
+    Loss: LOSSES,
+    Metric: METRICS,
     Training: build_local,
 }

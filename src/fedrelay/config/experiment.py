@@ -19,6 +19,7 @@ from fedrelay.config.federation import keys_of as data_keys
 from fedrelay.config.local import build_local
 from fedrelay.config.method import build_method, with_fraction
 from fedrelay.config.method import keys_of as method_keys
+from fedrelay.config.task import build_evaluate, build_task
 from fedrelay.data import Federation, Store
 from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
@@ -33,9 +34,10 @@ from fedrelay.types import Algorithm, Engine
 Tables = dict[str, Any]
 
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
-OPTIONAL = ("latency", "packages")
-"""Sections that a configuration need not have: without [latency] there is no virtual clock; [packages] says which other
-packages a run took parts from, and is written by the run."""
+OPTIONAL = ("latency", "task", "packages")
+"""Sections that a configuration need not have: without [latency] there is no virtual clock, without [task] the model
+learns what there is to learn by its usual loss; [packages] says which other packages a run took parts from, and is
+written by the run."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
 HARMLESS = ("rounds", "checkpoint")
 """What may change between a run and its continuation without changing what was computed."""
@@ -149,12 +151,15 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     if algorithm.pooled:
         federation = federation.pooled()
     model, resolved_model = named(MODELS, part["model"], "[model]", {})
-    task = adapted(algorithm, Task.of(model, federation))
+    wanted = section_of(tables, "task") if "task" in tables else None
+    task, resolved_task = build_task(wanted, model, federation)
+    evaluate, resolved_evaluate = build_evaluate(evaluate, resolved_evaluate, task)
+    task = adapted(algorithm, task)
     at = {"federation": federation, "task": task, "seed": seed}
     engine, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
-    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_latency
+    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_task | resolved_latency
     packages = extensions.used(tables)
     tables |= {"packages": packages} if packages else {}
     return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir, clients)

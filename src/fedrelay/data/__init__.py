@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fedrelay.data import own, sources
 from fedrelay.data.access import PerExample
 from fedrelay.data.augment import Augment, Normalise
-from fedrelay.data.embedded import digits
+from fedrelay.data.embedded import diabetes, digits
 from fedrelay.data.examples import Examples, Store, Transform
 from fedrelay.data.federation import ClientData, Federation, Partition, Rows, Source
 from fedrelay.data.heterogeneity import describe
@@ -21,6 +21,7 @@ from fedrelay.data.partitions import (
     Iid,
     Natural,
     OneClass,
+    Quantiles,
     QuantitySkew,
     Shards,
 )
@@ -29,7 +30,12 @@ from fedrelay.data.splitfile import load_split, save_split
 from fedrelay.data.synthetic import optimum, quadratic, quadratic_of, synthetic
 from fedrelay.data.weights import class_weights
 
-SOURCES: dict[str, Callable[..., Source]] = {"digits": digits, "synthetic": synthetic, "quadratic": quadratic}
+SOURCES: dict[str, Callable[..., Source]] = {
+    "digits": digits,
+    "diabetes": diabetes,
+    "synthetic": synthetic,
+    "quadratic": quadratic,
+}
 
 __all__ = [
     "PARTITIONS",
@@ -47,6 +53,7 @@ __all__ = [
     "OneClass",
     "Partition",
     "PerExample",
+    "Quantiles",
     "QuantitySkew",
     "Rows",
     "Shards",
@@ -55,6 +62,7 @@ __all__ = [
     "Transform",
     "class_weights",
     "describe",
+    "diabetes",
     "digits",
     "from_arrays",
     "from_datasets",

@@ -1,4 +1,4 @@
-"""The data set that needs no download: the handwritten digits that come with scikit-learn."""
+"""The data sets that need no download, because they come with scikit-learn: digits, and a regression."""
 
 from __future__ import annotations
 
@@ -26,6 +26,28 @@ def digits(test: float = 0.2) -> Source:
         test=Examples(images[test_rows], labels[test_rows]),
         classes=10,
         class_names=tuple(str(digit) for digit in range(10)),
+    )
+
+
+def diabetes(test: float = 0.2) -> Source:
+    """442 patients: how far their diabetes has gone after a year (a number from 25 to 346), from age, sex, body mass,
+    blood pressure and six blood values, all standardised; always the same split."""
+    if not 0 < test < 1:
+        raise BadInput(f"the test part of diabetes must be between 0 and 1, found {test}")
+    from sklearn.datasets import load_diabetes
+
+    bunch = load_diabetes()
+    x = torch.from_numpy(
+        (bunch.data * len(bunch.data) ** 0.5).astype(np.float32)
+    )  # scikit-learn has columns of length 1
+    y = torch.from_numpy(bunch.target.astype(np.float32))
+    order = torch.from_numpy(seeds.rng(0, "diabetes").permutation(len(y)))
+    held = min(max(round(test * len(y)), 1), len(y) - 1)
+    return Source(
+        "diabetes",
+        train=Examples(x[order[held:]], y[order[held:]]),
+        test=Examples(x[order[:held]], y[order[:held]]),
+        classes=1,
     )
 
 

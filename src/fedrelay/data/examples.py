@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,19 @@ from numpy.typing import NDArray
 
 from fedrelay.data.nests import Nest, Shape, form, leaves, mapped, rows_in
 from fedrelay.errors import BadInput
+
+Target: TypeAlias = Literal["classes", "tokens", "mask", "labels", "numbers", "several"]
+"""What is to be learned of an example: one class, a class at every place of a sequence or for every pixel, which of
+several labels it has (any number of them), numbers, or several targets of any kind."""
+TARGETS: dict[Target, str] = {
+    "classes": "one class each",
+    "tokens": "a class at every place of a sequence",
+    "mask": "a class for every pixel",
+    "labels": "any number of labels each",
+    "numbers": "numbers",
+    "several": "several targets each",
+}
+"""In words."""
 
 
 class Transform(Protocol):
@@ -81,15 +94,29 @@ class Store(ABC):
         return sum(math.prod(shape) for shape in shapes_in(self.shape))
 
     @property
+    def target(self) -> Target:
+        """What kind of targets these are: truth values are labels, numbers with a fraction are numbers, and whole
+        numbers are classes, of an example, a place or a pixel."""
+        if not isinstance(self.y, torch.Tensor):
+            return "several"
+        if self.y.is_floating_point():
+            return "numbers"
+        if self.y.dtype == torch.bool and self.y.ndim == 2:
+            return "labels"
+        return "classes" if self.y.ndim == 1 else "tokens" if self.y.ndim == 2 else "mask"
+
+    @property
     def classified(self) -> bool:
         """Whether every example has one class."""
-        return isinstance(self.y, torch.Tensor) and self.y.ndim == 1 and not self.y.is_floating_point()
+        return self.target == "classes"
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """One class per example, as NumPy (partitions and pictures use it)."""
         if not self.classified:
-            raise BadInput(f"these examples have targets {form(self.y)}, not one class each")
+            way = "; the partition quantiles makes classes of numbers" if self.target == "numbers" else ""
+            found = f"{TARGETS[self.target]} (targets {form(self.y)})"
+            raise BadInput(f"these examples have {found}, not one class each, which is needed here{way}")
         result: NDArray[np.int64] = self.y.numpy().astype(np.int64)
         return result
 

@@ -43,6 +43,7 @@ class Source:
     train: Store
     test: Store
     classes: int
+    """How many there are; where targets are labels or numbers, how many of them an example has."""
     owners: Rows | None = None
     owner_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
@@ -126,11 +127,12 @@ class Federation:
         source, sizes = self.source, sorted(self.sizes)
         test = len(self.test) if self.test_order is None else len(self.test_order)
         named = ", ".join(source.class_names[:8]) + (", …" if len(source.class_names) > 8 else "")
+        what = {"labels": "labels ", "numbers": "numbers"}.get(source.train.target, "classes")
         names = ", ".join(self.names[:6]) + (", …" if len(self) > 6 else "")
         return (
             f"Federation of {source.name}: {len(self)} clients, {sum(sizes)} examples to train on, {test} to test on\n"
             f"  inputs   {source.train.form}\n"
-            f"  classes  {source.classes}{': ' if named else ''}{named}\n"
+            f"  {what}  {source.classes}{': ' if named else ''}{named}\n"
             f"  sizes    {sizes[0]} to {sizes[-1]}, the median {np.median(sizes):.10g}\n"
             f"  clients  {names}"
         )

@@ -30,7 +30,7 @@ class Mix(TypedDict):
 
 
 class Description(TypedDict):
-    """What `describe` finds. `mix` is None where an example has no single class (next-token tasks)."""
+    """What `describe` finds. `mix` is None where an example has no single class (next tokens, numbers)."""
 
     source: str
     clients: int

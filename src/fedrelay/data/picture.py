@@ -81,10 +81,10 @@ def three(spread: Spread) -> str:
 
 
 def title(federation: Federation) -> str:
-    return (
-        f"{federation.source.name}: {len(federation):,} clients, {len(federation.order):,} examples, "
-        f"{federation.source.classes} classes"
-    )
+    source = federation.source
+    what = {"labels": f"{source.classes} labels", "numbers": f"{source.classes} numbers to predict"}
+    told = what.get(source.train.target, f"{source.classes} classes")
+    return f"{source.name}: {len(federation):,} clients, {len(federation.order):,} examples, {told}"
 
 
 def shades(picture: Mosaic) -> RenderableType:

@@ -11,6 +11,7 @@ from fedrelay.report import measures
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.tasks import Headline
 
 Spec = dict[str, Any]
 
@@ -53,9 +54,19 @@ class Measure:
     title: str
     hover: str = "%{y:.4~g}"
     factor: float = 1
+    by: Headline | None = None
+    """What the runs are judged by, if it is that."""
 
 
-ACCURACY = Measure(lambda log: log.accuracy, "{judged} accuracy", "%{y:.1f} %", 100)
+def measure_of(name: str, by: Headline) -> Measure:
+    """A metric of the test set."""
+    title = f"{{judged}} {measures.words(name)}"
+    if name != by.name:
+        return Measure(lambda log: log.metrics.get(name), title)
+    hover, factor = ("%{y:.1f} %", 100) if by.share else ("%{y:.4~g}", 1)
+    return Measure(lambda log: log.metrics.get(name), title, hover, factor, by)
+
+
 LOSS = Measure(lambda log: log.loss, "{judged} loss")
 TRAIN_LOSS = Measure(lambda log: log.train_loss, "Training loss")
 
@@ -96,8 +107,8 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     traffic = Scale(f"Traffic since the start ({unit})", lambda run: [sent / divisor for sent in measures.traffic(run)])
     hops = Scale("Hops one after another", measures.hops)
     clock = Scale("Simulated seconds since the start", measures.clock)
-    main = ACCURACY if _has(runs, ACCURACY) else LOSS
-    judged = measures.judged_on(runs)
+    by, judged = measures.headline(runs), measures.judged_on(runs)
+    main = measure_of(by.name, by)
     found: list[Figure] = []
 
     def add(key: str, measure: Measure, over: str, caption: str, scale: Scale, *, wide: bool = False) -> None:
@@ -111,7 +122,10 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     add("hops", main, "sequential time", "Clients in a chain wait for one another; chains run side by side.", hops)
     if any(measures.clock(run) for run in runs):
         add("clock", main, "simulated time", "As the speeds and bandwidths of [latency] have it.", clock)
-    if main is ACCURACY:
+    names_of = dict.fromkeys(name for run in runs for log in run.rounds for name in log.metrics)
+    for name in (name for name in names_of if name not in (by.name, "loss")):
+        add(f"metric_{name}", measure_of(name, by), "rounds", f"On the central {judged.lower()} set.", rounds)
+    if by.name != "loss":
         add("loss", LOSS, "rounds", f"On the central {judged.lower()} set.", rounds)
     add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", rounds)
     return found
@@ -152,9 +166,10 @@ def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: S
     layout["hovermode"] = "x unified" if scale.shared else "closest"
     if _wide_apart([max(trace["x"], default=0) for trace in data], 20):
         _logarithmic(layout["xaxis"], "SI")
-    if measure is ACCURACY:
+    if measure.by is not None:
+        layout |= _levels(runs, measure.by)
+    if measure.by is not None and measure.by.share:
         layout["yaxis"]["ticksuffix"] = " %"
-        layout |= _levels(runs)
     elif _wide_apart([y for trace in data for y in trace["y"]], 100):
         _logarithmic(layout["yaxis"], "e")
     return {"data": data, "layout": layout}
@@ -171,13 +186,14 @@ def _logarithmic(axis: Spec, exponents: str) -> None:
     axis["title"]["text"] += ", logarithmic"
 
 
-def _levels(runs: Sequence[Run]) -> Spec:
+def _levels(runs: Sequence[Run], by: Headline) -> Spec:
     """Dotted lines at the shares of the target; none when the runs have different targets."""
     targets = measures.targets(runs)
     if len(targets) != 1:
         return {}
-    levels = {100 * float(share) * targets[0]: measures.share_text(share) for share in measures.shares(runs)}
-    levels[100 * targets[0]] = "target"
+    factor, shares = 100 if by.share else 1, measures.shares(runs)
+    levels = {factor * by.goal(targets[0], float(share)): measures.share_text(share) for share in shares}
+    levels[factor * targets[0]] = "target"
     lines = [
         {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"dash": "dot", "width": 1}}
         for y in levels

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fedrelay.report import effort, measures
 from fedrelay.runs.folder import Run
+from fedrelay.tasks import LOSS, Headline
 
 FEW = 4
 
@@ -35,16 +36,19 @@ def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     going = [_progress(name, run) for name, run in zip(names, runs, strict=True) if run.summary is None]
     if going:
         found.append(f"Not finished, so not part of the comparison to the target: {_listed(going)}.")
-    targets = measures.targets(runs)
+    by, targets = measures.headline(runs), measures.targets(runs)
+    unlike = [name for name, run in zip(names, runs, strict=True) if measures.headline_of(run) not in (by, LOSS)]
+    if unlike:
+        found.append(f"Runs are compared by {measures.words(by.name)}, but {_listed(unlike)} by another figure.")
     if len(targets) > 1:
-        span = f"{measures.percent(targets[0])} to {measures.percent(targets[-1])}"
+        span = f"{measures.figure(targets[0], by)} to {measures.figure(targets[-1], by)}"
         found.append(
             f"The runs were measured against different targets ({span}), so rounds and traffic to a share differ."
         )
     for name, run in zip(names, runs, strict=True):
         own = run.summary.target if run.summary else None
-        if own is not None and own not in targets:
-            found.append(f"{name} is a reference, and its columns are measured against {measures.percent(own)}.")
+        if own is not None and own not in targets and measures.is_reference(run):
+            found.append(f"{name} is a reference, and its columns are measured against {measures.figure(own, by)}.")
     return found + effort.notes(runs, names)
 
 
@@ -72,8 +76,8 @@ def _took(name: str, run: Run, share: str) -> str:
 def _reached(racing: dict[str, Run], share: str) -> str:
     rounds, fastest = _fewest(racing, lambda run: measures.rounds_to(run, share))
     traffic, leanest = _fewest(racing, lambda run: measures.traffic_to(run, share))
-    targets = measures.targets(list(racing.values()))
-    level = f" ({measures.percent(float(share) * targets[0])} accuracy)" if len(targets) == 1 else ""
+    by, targets = measures.headline(list(racing.values())), measures.targets(list(racing.values()))
+    level = f" ({_level(by.goal(targets[0], float(share)), by)})" if len(targets) == 1 else ""
     goal = f"{_listed(fastest)} reached {measures.share_text(share)} of the target{level}"
     sent = measures.size(traffic)
     if len(racing) == 1:
@@ -86,13 +90,15 @@ def _reached(racing: dict[str, Run], share: str) -> str:
 
 
 def _not_reached(racing: dict[str, Run]) -> str:
-    accuracy, leading = _fewest(racing, lambda run: _negative(measures.best_accuracy(run)))
-    if accuracy is not None:
+    by = measures.headline(list(racing.values()))
+    merit, leading = _fewest(racing, lambda run: _demerit(run, by))
+    if merit is not None and by != LOSS:
         shares, targets = measures.shares(list(racing.values())), measures.targets(list(racing.values()))
+        figure = measures.figure(-merit if by.higher_is_better else merit, by)
         judged = "validation " if measures.judged_on(list(racing.values())) == "Validation" else ""
-        best = f"{_listed(leading)} has the best {judged}accuracy: {measures.percent(-accuracy)}."
+        best = f"{_listed(leading)} has the best {judged}{measures.words(by.name)}: {figure}."
         if shares and len(targets) == 1:
-            goal = f"{measures.share_text(shares[0])} of the target ({measures.percent(targets[0])})"
+            goal = f"{measures.share_text(shares[0])} of the target ({measures.figure(targets[0], by)})"
             return f"No run reached {goal}; {best}"
         return best
     loss, lowest = _fewest(racing, measures.final_loss)
@@ -109,8 +115,16 @@ def _fewest(racing: dict[str, Run], of: Callable[[Run], float | None]) -> tuple[
     return least, [name for name, value in values.items() if value == least]
 
 
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
+def _demerit(run: Run, by: Headline) -> float | None:
+    """The run's best figure so that lower is better."""
+    best = measures.best(run, by)
+    return None if best is None else -by.merit(best)
+
+
+def _level(value: float, by: Headline) -> str:
+    """Such as 72 % accuracy, or an RMSE of 3.2."""
+    name = measures.words(by.name)
+    return f"{measures.figure(value, by)} {name}" if by.share else f"{name} {measures.figure(value, by)}"
 
 
 def _rounds(count: float | None) -> str:

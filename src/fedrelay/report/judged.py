@@ -13,6 +13,7 @@ from fedrelay.report.tables import Column
 from fedrelay.runs.folder import Run
 from fedrelay.runs.quality import Spread
 from fedrelay.runs.results import ClientResult, Clients, Quality, read_clients, read_quality
+from fedrelay.tasks import METRICS
 
 MOST_CLIENTS = 40
 """A longer table shows the worst of them."""
@@ -53,7 +54,8 @@ def judged(run: Run) -> Judged:
 
 def written(headline: str, value: float | None) -> str:
     """A figure as people read it."""
-    return measures.percent(value) if headline == "accuracy" else measures.plain(value)
+    share = headline in METRICS and METRICS[headline]().share
+    return measures.percent(value) if share else measures.plain(value)
 
 
 def headline_of(found: Sequence[Judged]) -> str:
@@ -69,7 +71,8 @@ def spread(found: Sequence[Judged]) -> list[Column]:
     if not any(each.spread for each in found):
         return []
     headline = headline_of(found)
-    group = f"{headline.capitalize()} over clients"
+    name = measures.words(headline)
+    group = f"{name[:1].upper()}{name[1:]} over clients"
     counts = [None if each.spread is None else each.spread.clients for each in found]
     columns = [Column("Clients", "tested", tuple(map(measures.count, counts)))]
     for key, title in SPREAD.items():

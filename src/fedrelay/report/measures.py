@@ -13,11 +13,23 @@ from rich import filesize
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import Summary
-from fedrelay.runs.summary import totals
+from fedrelay.runs.summary import tests_of, totals
+from fedrelay.tasks import LOSS, METRICS, Headline
 
 NONE = "–"
 REFERENCE = "centralized"
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+WORDS = {
+    "top5": "top-5 accuracy",
+    "f1": "F1",
+    "auroc": "AUROC",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "r2": "R²",
+    "iou": "IoU",
+    "dice": "Dice",
+}
+"""What metrics are called where people read them, if that is another word."""
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -85,9 +97,10 @@ def hops_to(run: Run, share: str) -> int | None:
 
 
 def targets(runs: Sequence[Run]) -> list[float]:
-    """The different target accuracies of the runs that compete; with more than one, shares are not like for like."""
-    racing = [run for run in runs if not is_reference(run)] or runs
-    return sorted({run.summary.target for run in racing if run.summary and run.summary.target is not None})
+    """The different targets of the runs that compete; with more than one, shares are not like for like."""
+    racing, name = [run for run in runs if not is_reference(run)] or runs, headline(runs).name
+    summaries = [run.summary for run in racing if run.summary and run.summary.metric == name]
+    return sorted({summary.target for summary in summaries if summary.target is not None})
 
 
 def split(run: Run, what: Literal["messages", "bytes"]) -> dict[str, int]:
@@ -157,18 +170,42 @@ def drops(run: Run) -> int:
     return run.summary.drops if run.summary else sum(len(log.drops) for log in run.rounds)
 
 
-def accuracies(run: Run) -> list[float]:
-    return [log.accuracy for log in run.rounds if log.accuracy is not None]
+def headline_of(run: Run) -> Headline:
+    """What the run is judged by, as its summary says, or its configuration; otherwise accuracy, if it has some."""
+    summary = run.summary
+    if summary is not None:
+        return Headline(summary.metric, summary.higher_is_better, summary.share)
+    section = run.config.get("task")
+    said = section.get("headline") if isinstance(section, Mapping) else None
+    if isinstance(said, Mapping):  # of a run that was made in Python
+        return Headline(str(said.get("name")), said.get("higher_is_better") is True, said.get("share") is True)
+    if isinstance(said, str) and said in METRICS:
+        metric = METRICS[said]()
+        return Headline(metric.name, metric.higher_is_better, metric.share)
+    return LOSS if said == "loss" or not tests_of(run.rounds, "accuracy") else Headline()
 
 
-def final_accuracy(run: Run) -> float | None:
-    if run.summary is not None:
-        return run.summary.final_accuracy
-    return next(reversed(accuracies(run)), None)
+def headline(runs: Sequence[Run]) -> Headline:
+    """What runs are compared by: the first one's headline; the loss only if none has another."""
+    racing = [run for run in runs if not is_reference(run)] or runs
+    found = [headline_of(run) for run in racing]
+    return next((one for one in found if one != LOSS), LOSS)
 
 
-def best_accuracy(run: Run) -> float | None:
-    return run.summary.best_accuracy if run.summary else max(accuracies(run), default=None)
+def final(run: Run, by: Headline) -> float | None:
+    if run.summary is not None and run.summary.metric == by.name:
+        return run.summary.final
+    return next(reversed(tests_of(run.rounds, by.name)), None)
+
+
+def best(run: Run, by: Headline) -> float | None:
+    if run.summary is not None and run.summary.metric == by.name:
+        return run.summary.best
+    return by.best(tests_of(run.rounds, by.name))
+
+
+def mean_of_last(run: Run, by: Headline) -> float | None:
+    return run.summary.mean if run.summary is not None and run.summary.metric == by.name else None
 
 
 def final_loss(run: Run) -> float | None:
@@ -186,6 +223,16 @@ def settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def percent(value: float | None) -> str:
     return NONE if value is None else f"{value:.1%}".replace("%", " %")
+
+
+def figure(value: float | None, by: Headline) -> str:
+    """A value of the headline."""
+    return percent(value) if by.share else plain(value)
+
+
+def words(name: str) -> str:
+    """A metric for people."""
+    return WORDS.get(name, name.replace("_", " "))
 
 
 def plain(value: float | None) -> str:

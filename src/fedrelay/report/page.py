@@ -24,6 +24,9 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
     curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
     settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
     results = judged.figures(runs, found, names)
+    by, targets = measures.headline(runs), measures.targets(runs)
+    what = "an accuracy" if by.name == "accuracy" else f"a test {measures.words(by.name)}"
+    goal = f"{what} of {measures.figure(targets[0], by)}" if len(targets) == 1 else ""
     # Autoescape: names and reasons come from files, and are text whatever they contain.
     environment = Environment(
         loader=PackageLoader("fedrelay.report", "template"),
@@ -32,7 +35,6 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = measures.percent
     return environment.get_template("page.html").render(
         plotly=get_plotlyjs(),
         names=names,
@@ -42,7 +44,9 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
         headline=headline(runs, names),
         others=others(runs, names),
         notes=[*remarks, *notes(runs, names)],
-        targets=measures.targets(runs),
+        targets=targets,
+        target=goal,
+        figure=measures.words(by.name),
         curves=curves,
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedrelay.errors import DroppedClients
+from fedrelay.report.measures import words
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.record import Recorder
 from fedrelay.types import Chain, Engine, Outcome, Tree, Work
@@ -20,21 +21,23 @@ MOST_DROPS = 5
 
 
 def follow(recorder: Recorder, console: Console) -> None:
-    """Run to the end, with a live display of accuracy, rounds per second and time left if this is a terminal."""
+    """Run to the end, with a live display of the headline, rounds per second and time left if this is a terminal."""
     with bars(console) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", DroppedClients)  # they are named below
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
-        done = recorder.done()
-        bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said="accuracy …")
-        began, named, accuracy, told = time.perf_counter(), set[int](), "…", ""
+        done, headline = recorder.done(), recorder.engine.task.headline
+        name = words(headline.name)
+        bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said=f"{name} …")
+        began, named, found, told = time.perf_counter(), set[int](), "…", ""
         lost: list[int] = []
         for log in recorder.run():
             if log.round <= done:  # of an earlier part of this run
                 began = time.perf_counter()
                 continue
             speed = (log.round - done) / (time.perf_counter() - began)
-            accuracy = accuracy if log.accuracy is None else f"{log.accuracy:.1%}"
-            progress.update(bar, completed=log.round, said=f"accuracy {accuracy} {speed:.1f} rounds/s")
+            value = log.metrics.get(headline.name)
+            found = found if value is None else headline.text(value)
+            progress.update(bar, completed=log.round, said=f"{name} {found} {speed:.1f} rounds/s")
             told = tell_engine(recorder.engine, told, console)
             tell_drops(log, named, console)
             tell_undescribed(log, console)

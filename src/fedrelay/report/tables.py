@@ -8,6 +8,7 @@ from functools import partial
 
 from fedrelay.report import measures
 from fedrelay.runs.folder import Run
+from fedrelay.tasks import LOSS
 
 MANY = 12
 
@@ -47,7 +48,8 @@ class Setting:
 
 
 def reached(runs: Sequence[Run]) -> list[Column]:
-    """How accurate the runs became, and what it took them to reach each share of the target."""
+    """How good the runs became, and what it took them to reach each share of the target."""
+    by = measures.headline(runs)
 
     def column(
         group: str, title: str, of: Callable[[Run], float | None], text: Callable[..., str], sign: int
@@ -55,14 +57,12 @@ def reached(runs: Sequence[Run]) -> list[Column]:
         values = [of(run) for run in runs]
         return Column(group, title, tuple(map(text, values)), _leading(runs, values, sign))
 
-    judged = measures.judged_on(runs)
-    found = [
-        column(f"{judged} accuracy", "final", measures.final_accuracy, measures.percent, -1),
-        column(f"{judged} accuracy", "best", measures.best_accuracy, measures.percent, -1),
-        column(f"{judged} accuracy", "mean of last", _mean_accuracy, measures.percent, -1),
-    ]
-    if not any(measures.accuracies(run) for run in runs):
-        found = [column(f"{judged} loss", "final", measures.final_loss, measures.plain, 1)]
+    title, sign = f"{measures.judged_on(runs)} {measures.words(by.name)}", -1 if by.higher_is_better else 1
+    figures = {"final": measures.final, "best": measures.best, "mean of last": measures.mean_of_last}
+    if by == LOSS:
+        del figures["best"], figures["mean of last"]
+    written = partial(measures.figure, by=by)
+    found = [column(title, words, partial(of, by=by), written, sign) for words, of in figures.items()]
     costs: list[tuple[str, Callable[..., float | None], Callable[..., str]]] = [
         ("Rounds to", measures.rounds_to, measures.count),
         ("Traffic to", measures.traffic_to, measures.size),
@@ -72,8 +72,8 @@ def reached(runs: Sequence[Run]) -> list[Column]:
     for group, of, text in costs:
         if of is measures.time_to and not any(map(measures.clock, runs)):
             continue
-        for share in measures.shares(runs):
-            found.append(column(group, measures.share_text(share), partial(of, share=share), text, 1))
+        steps = measures.shares(runs)
+        found += [column(group, measures.share_text(share), partial(of, share=share), text, 1) for share in steps]
     return found
 
 
@@ -123,10 +123,6 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
     flat = [dict(measures.settings(run.config)) for run in runs]
     keys = dict.fromkeys(key for config in flat for key in config)
     return [Setting(key, tuple(config.get(key) for config in flat)) for key in keys]
-
-
-def _mean_accuracy(run: Run) -> float | None:
-    return run.summary.accuracy if run.summary else None
 
 
 def _speed(run: Run) -> str:

@@ -13,7 +13,7 @@ from fedrelay.runs.folder import Run
 
 
 def table(runs: Sequence[Run]) -> Table:
-    """Final accuracy, rounds and traffic to each share of the target, and what every run cost."""
+    """The final headline, rounds and traffic to each share of the target, and what every run cost."""
     shares = measures.shares(runs)
     divisor, unit = measures.unit(max((measures.traffic_to(run, s) or 0 for run in runs for s in shares), default=0))
     result = Table(
@@ -21,15 +21,15 @@ def table(runs: Sequence[Run]) -> Table:
     )
     result.add_column("run", overflow="fold", min_width=11)
     steps = _steps([measures.share_text(share).removesuffix(" %") for share in shares]) + " %"
-    graded = any(measures.accuracies(run) for run in runs)
-    columns = ["final\naccuracy" if graded else "final\nloss"]
+    by = measures.headline(runs)
+    columns = [f"final\n{measures.words(by.name)}"]
     timed = any(map(measures.clock, runs))
     if shares:
         columns += [f"rounds to\n{steps}", f"{unit} to\n{steps}"] + [f"simulated s to\n{steps}"] * timed
     for title in [*columns, "messages", "depth", "seconds"]:
         result.add_column(title, justify="right", no_wrap=True)
     for name, run in zip(measures.labels(runs), runs, strict=True):
-        cells = [measures.percent(measures.final_accuracy(run)) if graded else measures.plain(measures.final_loss(run))]
+        cells = [measures.figure(measures.final(run, by), by)]
         if shares:
             cells.append(_steps([_exact(measures.rounds_to(run, share)) for share in shares]))
             cells.append(_steps([_scaled(measures.traffic_to(run, share), divisor) for share in shares]))

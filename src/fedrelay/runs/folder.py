@@ -122,7 +122,7 @@ def read_summary(path: Path) -> Summary | None:
     remedy = "delete it and run with --resume to write it anew"
     try:
         found = parsed(read(path, remedy))
-        found = OLD_SUMMARY | found
+        found = OLD_SUMMARY | found | old_headline(found)
         for name, check in SUMMARY_CHECKS.items():
             check(found.get(name), name)
     except Damaged as damage:
@@ -221,6 +221,10 @@ def text(value: Any, key: str) -> None:
     need(isinstance(value, str), f"{key} should be a text", value)
 
 
+def truth(value: Any, key: str) -> None:
+    need(isinstance(value, bool), f"{key} should be true or false", value)
+
+
 def directions(*more: str) -> Check:
     """A number for every direction, and for these."""
 
@@ -277,7 +281,9 @@ ROUND_CHECKS: dict[str, Check] = {
     "undescribed": lost("client"),
 }
 SUMMARY_CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("algorithm", "params_sha256"), text),
+    **dict.fromkeys(("algorithm", "params_sha256", "metric"), text),
+    **dict.fromkeys(("higher_is_better", "share"), truth),
+    **dict.fromkeys(("mean", "best", "final"), maybe),
     **dict.fromkeys(("rounds", "examples", "seconds", "drops", "depth"), number),
     **dict.fromkeys(("accuracy", "best_accuracy", "final_accuracy", "final_loss", "target"), maybe),
     **dict.fromkeys(("jump", "classes", "parallelism", "simulated_seconds", "examples_per_second"), maybe),
@@ -294,6 +300,17 @@ OLD_SUMMARY: dict[str, Any] = {
     "depth": 0,
 }
 """What a summary of before there was a clock, relaying or estimates may lack."""
+
+
+def old_headline(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a summary of before there were other figures was judged by: accuracy, or the loss where there is none."""
+    if "metric" in found:
+        return {}
+    if found.get("accuracy") is None:
+        figures = {"mean": None, "best": None, "final": found.get("final_loss")}
+        return {"metric": "loss", "higher_is_better": False, "share": False, **figures}
+    figures = {"mean": found.get("accuracy"), "best": found.get("best_accuracy"), "final": found.get("final_accuracy")}
+    return {"metric": "accuracy", "higher_is_better": True, "share": True, **figures}
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class Summary:
     algorithm: str
     rounds: int
     accuracy: float | None
-    """The mean of the last tests."""
+    """The mean of the last tests; this and the next two are None if accuracy is not among the metrics."""
     best_accuracy: float | None
     final_accuracy: float | None
     final_loss: float | None
@@ -113,6 +113,16 @@ class Summary:
     examples_per_second: float | None
     drops: int
     params_sha256: str
+    metric: str
+    """The name of the headline: what the run is judged by. The target and all that it took to reach it are of this
+    figure."""
+    higher_is_better: bool
+    share: bool
+    """Whether the headline lies between 0 and 1, and is written in percent."""
+    mean: float | None
+    """The mean of the last tests, of the headline."""
+    best: float | None
+    final: float | None
     clients: Mapping[str, float | None] = field(default_factory=dict)
     """How the headline is spread over clients (`quality.Spread`), where they have test parts; clients.json has all."""
     calibration_error: float | None = None

@@ -40,7 +40,7 @@ from fedrelay.runs.loop import deployed, start, train
 from fedrelay.runs.output import write_model
 from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.tasks import PerClient, Predictor, Workspaces, evaluate, evaluate_clients
+from fedrelay.tasks import PerClient, Predictor, Task, Workspaces, evaluate, evaluate_clients
 from fedrelay.types import Algorithm, Engine, State, Tree
 
 MOST_TESTED = 20
@@ -83,6 +83,7 @@ class Recorder:
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
         within("checkpoint", self.checkpoint_every, least=1)
+        object.__setattr__(self, "evaluate", self.evaluate.of(self.engine.task.headline))
 
     @property
     def path(self) -> Path:
@@ -137,8 +138,10 @@ class Recorder:
             by_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
         )
         costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0]) if self.test else {}
-        fingerprint = vectors.sha256(*predictor.vectors)
-        summary = summarise(self.name, logs, self.evaluate, estimates=costs, params_sha256=fingerprint)
+        fingerprint, headline = vectors.sha256(*predictor.vectors), self.engine.task.headline
+        summary = summarise(
+            self.name, logs, self.evaluate, estimates=costs, params_sha256=fingerprint, headline=headline
+        )
         summary = replace(summary, clients=spread_of(clients), calibration_error=error_of(quality))
         write_summary(self.path / SUMMARY, summary)
 
@@ -263,10 +266,20 @@ def described_run(recorder: Recorder) -> dict[str, Any]:
         "seed": engine.seed,
         "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": fingerprint(engine.sizes)},
         "model": plain(engine.task.model),
+        **described_task(engine.task),
         "algorithm": {"name": recorder.name, "is": plain(recorder.algorithm)},
         "evaluate": plain(recorder.evaluate),
         "engine": {"name": type(engine).__name__},
     }
+
+
+def described_task(task: Task) -> dict[str, Any]:
+    """Loss, metrics and headline, if they are other than the model's own."""
+    usual = Task(task.model, task.shape, task.classes, target="classes")
+    if (usual.loss, usual.metrics, usual.judged_by) == (task.loss, task.metrics, task.judged_by):
+        return {}
+    headline = plain(task.headline)
+    return {"task": {"loss": plain(task.loss), "metrics": plain(task.metrics), "headline": headline}}
 
 
 def fingerprint(sizes: Sequence[int]) -> str:

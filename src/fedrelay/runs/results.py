@@ -93,8 +93,8 @@ def judge_clients(predictor: Predictor, federation: Federation | None, workspace
         finite = {key: value if math.isfinite(value) else None for key, value in measured.items()}
         tested = parts.client_test(client).size
         found.append(ClientResult(client, parts.names[client], parts.sizes[client], tested, finite))
-    headline, higher = workspaces.task.headline
-    return Clients(headline, higher, tuple(found)) if found else None
+    headline = workspaces.task.headline
+    return Clients(headline.name, headline.higher_is_better, tuple(found)) if found else None
 
 
 def measures(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from fedrelay.errors import within
 from fedrelay.runs import measures
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.log import RoundLog, Summary
+from fedrelay.tasks import Headline
 
 
 @dataclass(frozen=True)
@@ -20,43 +21,60 @@ class Evaluate:
     """When the model is tested, on what, and what is read off the curve.
 
     `on` is the central test set, or the validation set that `[data] validation` holds out of the clients' data.
-    `rounds_to` in the summary is the first round whose accuracy, averaged over the evaluations of the last `smooth`
-    rounds, reaches a share of `target` (the accuracy one hopes for, such as the centralised one). `accuracy` in the
-    summary is the mean of the `last` evaluations.
+    `rounds_to` in the summary is the first round whose headline (accuracy, unless the task has another), averaged over
+    the evaluations of the last `smooth` rounds, reaches a share of `target` (what one hopes for, such as the
+    centralised result). The target of an error is reached from above: 90 % of 9 are 10. Without a target it is 1 for
+    what lies between 0 and 1, and nothing is measured against it otherwise. `mean` (and `accuracy`) in the summary is
+    the mean of the `last` evaluations.
     """
 
     every: int = 5
     on: Literal["test", "validation"] = "test"
-    target: float = 1.0
+    target: float | None = None
     shares: tuple[float, ...] = (0.7, 0.8, 0.9)
     smooth: int = 5
     last: int = 5
 
     def __post_init__(self) -> None:
         within("every", self.every, least=1)
-        within("target", self.target, above=0, most=1)
+        if self.target is not None:
+            within("target", self.target, above=0)
         within("smooth", self.smooth, least=1)
         within("last", self.last, least=1)
         for share in self.shares:
             within("every one of shares", share, above=0, most=1)
 
+    def of(self, headline: Headline) -> Evaluate:
+        """The same for this headline: the target in its range, and 1 if none is said of what cannot be more."""
+        if not headline.share:
+            return self
+        target = 1.0 if self.target is None else self.target
+        within("target", target, above=0, most=1)
+        return replace(self, target=target)
+
 
 def summarise(
-    name: str, logs: Sequence[RoundLog], evaluate: Evaluate, *, estimates: Mapping[str, float], params_sha256: str
+    name: str,
+    logs: Sequence[RoundLog],
+    evaluate: Evaluate,
+    *,
+    estimates: Mapping[str, float],
+    params_sha256: str,
+    headline: Headline = Headline(),
 ) -> Summary:
     """The figures of these rounds, of the method of this name."""
-    tested = [log.accuracy for log in logs if log.accuracy is not None]
-    last = tested[-evaluate.last :]
-    goals = {f"{share:g}": share * evaluate.target for share in evaluate.shares}
-    reached = {share: rounds_to(logs, goal, evaluate.smooth) for share, goal in goals.items()}
+    evaluate = evaluate.of(headline)
+    tested = tests_of(logs, headline.name)
+    accuracies = tests_of(logs, "accuracy")
+    reached = {f"{share:g}": reached_in(logs, evaluate, share, headline) for share in evaluate.shares}
     until = {share: None if round is None else logs[:round] for share, round in reached.items()}
     examples, seconds = sum(log.examples for log in logs), sum(log.seconds for log in logs)
     return Summary(
         algorithm=name,
         rounds=len(logs),
-        accuracy=sum(last) / len(last) if last else None,
-        best_accuracy=max(tested, default=None),
-        final_accuracy=tested[-1] if tested else None,
+        accuracy=mean_of_last(accuracies, evaluate.last),
+        best_accuracy=max(accuracies, default=None),
+        final_accuracy=accuracies[-1] if accuracies else None,
         final_loss=logs[-1].loss if logs else None,
         jump=mean([abs(after - before) for before, after in pairwise(tested)]),
         classes=mean([log.classes for log in logs if log.classes is not None]),
@@ -77,7 +95,23 @@ def summarise(
         examples_per_second=examples / seconds if seconds else None,
         drops=sum(len(log.drops) for log in logs),
         params_sha256=params_sha256,
+        metric=headline.name,
+        higher_is_better=headline.higher_is_better,
+        share=headline.share,
+        mean=mean_of_last(tested, evaluate.last),
+        best=headline.best(tested),
+        final=tested[-1] if tested else None,
     )
+
+
+def tests_of(logs: Sequence[RoundLog], name: str) -> list[float]:
+    """This figure in every round that was tested."""
+    return [value for log in logs if (value := log.metrics.get(name)) is not None]
+
+
+def mean_of_last(tested: Sequence[float], count: int) -> float | None:
+    last = tested[-count:]
+    return sum(last) / len(last) if last else None
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -91,16 +125,24 @@ def simulated(logs: Sequence[RoundLog]) -> float | None:
     return None if None in times else float(sum(time for time in times if time is not None))
 
 
-def rounds_to(logs: Sequence[RoundLog], goal: float, smooth: int) -> int | None:
-    """The first round whose accuracy, averaged over the evaluations of the last `smooth` rounds, is at least `goal`."""
+def reached_in(logs: Sequence[RoundLog], evaluate: Evaluate, share: float, headline: Headline) -> int | None:
+    """The round in which this share of the target was reached, if there is one."""
+    if evaluate.target is None:
+        return None
+    return rounds_to(logs, headline.goal(evaluate.target, share), evaluate.smooth, headline)
+
+
+def rounds_to(logs: Sequence[RoundLog], goal: float, smooth: int, headline: Headline = Headline()) -> int | None:
+    """The first round whose headline, averaged over the evaluations of the last `smooth` rounds, is at `goal`."""
     recent: deque[tuple[int, float]] = deque()
     for log in logs:
-        if log.accuracy is None:
+        value = log.metrics.get(headline.name)
+        if value is None:
             continue
-        recent.append((log.round, log.accuracy))
+        recent.append((log.round, value))
         while recent[0][0] <= log.round - smooth:
             recent.popleft()
-        if sum(accuracy for _, accuracy in recent) / len(recent) >= goal:
+        if headline.reaches(sum(found for _, found in recent) / len(recent), goal):
             return log.round
     return None
 

@@ -1,7 +1,8 @@
 """Several runs of one TOML file side by side: a table, a page and machine-readable results by one command.
 
 The file is a configuration as `fedrelay run` takes it, with a table `[runs.NAME]` for every run that says what differs
-in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy the target of the others.
+in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy (or whatever the runs are
+judged by) the target of the others.
 
 A run that names another method keeps what the section says and the new method knows too (`fraction`, say); what was
 left out is told.
@@ -31,11 +32,13 @@ from fedrelay.config import schema
 from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
+from fedrelay.report.measures import words as in_words
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.overrides import merged
+from fedrelay.tasks import Headline
 
 EXTRA = ("runs", "seeds", "reference")
 
@@ -199,11 +202,12 @@ def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | N
 
 
 def aimed(job: Job, first: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> Job:
-    """The job with the reference's mean accuracy as its target."""
+    """The job with the reference's mean headline as its target."""
     summaries = [summary_of(one) for one in first if (one.name, one.seed) not in failures]
-    found = [summary.accuracy for summary in summaries if summary.accuracy is not None]
+    found = [summary.mean for summary in summaries if summary.mean is not None]
     if not found or len(found) < len(summaries):
-        raise RunFailed(f"the reference {first[0].name!r} has no accuracy to measure the others against")
+        name = summaries[0].metric if summaries else "accuracy"
+        raise RunFailed(f"the reference {first[0].name!r} has no {name} to measure the others against")
     target = {"evaluate": {**job.tables.get("evaluate", {}), "target": statistics.fmean(found)}}
     return replace(job, tables={**job.tables, **target})
 
@@ -256,19 +260,23 @@ REACHED = (
 
 def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached]) -> list[str]:
     """One line of the table."""
-    percent, one_digit = "{:.1%}".format, "{:.1f}".format
-    accuracy = row.over_seeds(lambda summary: summary.accuracy, percent) if row.summaries else "failed"
+    one_digit, figure = "{:.1f}".format, headline(row.summaries).text
     return [
         row.name,
-        accuracy,
-        row.over_seeds(lambda summary: summary.best_accuracy, percent),
+        row.over_seeds(lambda summary: summary.mean, figure) if row.summaries else "failed",
+        row.over_seeds(lambda summary: summary.best, figure),
         *(row.over_seeds(partial(at_share, one, share), one.unit) for one in reached for share in shares),
         row.over_seeds(lambda summary: summary.messages["total"], "{:.0f}".format),
         row.over_seeds(lambda summary: summary.bytes["total"], millions),
-        row.over_seeds(lambda summary: summary.jump, percent),
+        row.over_seeds(lambda summary: summary.jump, figure),
         row.over_seeds(lambda summary: summary.classes, one_digit),
         row.over_seeds(lambda summary: summary.seconds, one_digit),
     ]
+
+
+def headline(summaries: Sequence[Summary]) -> Headline:
+    """What these runs are judged by; accuracy if there are none."""
+    return next((Headline(one.metric, one.higher_is_better, one.share) for one in summaries), Headline())
 
 
 def at_share(reached: Reached, share: str, summary: Summary) -> float | None:
@@ -281,7 +289,9 @@ def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Reached]]:
     timed = any(summary.simulated_seconds is not None for row in rows for summary in row.summaries)
     reached = [one for one in REACHED if timed or one is not TIME]
     words = [f"{one.words} {float(share):.0%}" for one in reached for share in shares]
-    columns = ["run", "accuracy", "best", *words, "messages", "MB", "jump", "classes a round", "seconds"]
+    names = dict.fromkeys(summary.metric for row in rows for summary in row.summaries) or ["accuracy"]
+    figure = " or ".join(map(in_words, names))
+    columns = ["run", figure, "best", *words, "messages", "MB", "jump", "classes a round", "seconds"]
     return columns, shares, reached
 
 

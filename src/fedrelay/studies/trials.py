@@ -13,13 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrelay.errors import BadInput
+from fedrelay.report.measures import words as in_words
 from fedrelay.runs.log import RoundLog
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.tasks import LOSS, Headline
 
 LONGEST = 160
 """How much of a reason is shown."""
 HOPELESS = 0.5
-"""A value is given up if its best figure so far is below this share of the best of all."""
+"""A value is given up if its best figure so far has not reached this share of the best of all."""
 
 
 @dataclass
@@ -45,8 +47,8 @@ class Trial:
     settings: Mapping[str, Any]
     attempts: list[Attempt]
     stopped: str = ""
-    headline: tuple[str, bool] = ("accuracy", True)
-    """The metric to judge by, and whether higher is better."""
+    headline: Headline = Headline()
+    """The metric to judge by."""
     last: int = 5
     """Its figure is the mean of so many tests, as that of a summary."""
 
@@ -67,8 +69,7 @@ class Trial:
     @property
     def best(self) -> float | None:
         """The best figure so far, averaged over seeds."""
-        choose = max if self.headline[1] else min
-        return averaged([choose(found) if found else None for found in self._figures()])
+        return averaged([self.headline.best(found) for found in self._figures()])
 
     @property
     def figure(self) -> float | None:
@@ -78,23 +79,21 @@ class Trial:
     @property
     def test(self) -> float | None:
         """On the test set, averaged over seeds; None of every trial but the best."""
-        return averaged([one.test.get(self.headline[0]) for one in self.attempts])
+        return averaged([one.test.get(self.headline.name) for one in self.attempts])
 
     @property
     def merit(self) -> tuple[bool, float]:
         """What trials are ordered by: first those that got to the end, then by their figure."""
         if self.figure is None:
             return not self.stopped, float("-inf")
-        return not self.stopped, self.figure if self.headline[1] else -self.figure
+        return not self.stopped, self.headline.merit(self.figure)
 
     def _figures(self) -> list[list[float]]:
-        return [one.figures(self.headline[0]) for one in self.attempts]
+        return [one.figures(self.headline.name) for one in self.attempts]
 
     def written(self, value: float | None) -> str:
         """A figure as it is shown."""
-        if value is None:
-            return ""
-        return f"{value:.1%}" if self.headline[0] == "accuracy" else f"{value:.4g}"
+        return "" if value is None else self.headline.text(value)
 
 
 def averaged(values: Sequence[float | None]) -> float | None:
@@ -117,17 +116,20 @@ def trials_of(grid: Mapping[str, Sequence[Any]], out: Path, seeds: Sequence[int]
 
 
 def give_up_hopeless(trials: Sequence[Trial]) -> None:
-    """Stop what is far behind the best; a loss, which may be of any size, gives nobody up."""
+    """Stop what is far behind the best. A loss (of any size) gives nobody up, nor does what may be negative."""
     going = [(trial, trial.best) for trial in trials if trial.best is not None and not trial.stopped]
-    leader = max((best for trial, best in going if trial.headline[1]), default=0.0)
-    for trial, best in going:
-        if trial.headline[1] and best < HOPELESS * leader:
+    if not going or going[0][0].headline == LOSS or len({trial.headline for trial, _ in going}) > 1:
+        return
+    headline = going[0][0].headline
+    leader = headline.best(best for _, best in going) or 0.0
+    for trial, best in going if leader > 0 else ():
+        if not headline.reaches(best, headline.goal(leader, HOPELESS)):
             text = f"hopeless: {trial.written(best)} at round {trial.rounds}, where the best has"
             trial.stopped = f"{text} {trial.written(leader)}"
 
 
 def headings(trials: Sequence[Trial]) -> list[str]:
-    metric = trials[0].headline[0]
+    metric = in_words(trials[0].headline.name)
     words = ["value", "rounds", f"validation {metric}", f"best {metric}"]
     return [*words, *(["dropped"] if any(trial.drops for trial in trials) else []), ""]
 
@@ -158,7 +160,7 @@ def as_record(trial: Trial) -> dict[str, Any]:
         "settings": dict(trial.settings),
         "seeds": [one.seed for one in trial.attempts if one.seed is not None],
         "rounds": trial.rounds,
-        "metric": trial.headline[0],
+        "metric": trial.headline.name,
         "validation": trial.figure,
         "best": trial.best,
         "test": [dict(one.test) for one in trial.attempts if one.test] or None,
@@ -184,6 +186,7 @@ def tested(best: Trial) -> list[str]:
     """What the test set says of the best."""
     if best.test is None:
         return []
-    found = [one.test[best.headline[0]] for one in best.attempts]
+    found = [one.test[best.headline.name] for one in best.attempts]
     apart = f" ± {best.written(statistics.stdev(found))}" if len(found) > 1 else ""
-    return [f"Its {best.headline[0]} on the test set, which nothing was chosen by: {best.written(best.test)}{apart}"]
+    name, figure = in_words(best.headline.name), best.written(best.test)
+    return [f"Its {name} on the test set, which nothing was chosen by: {figure}{apart}"]

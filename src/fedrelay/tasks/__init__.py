@@ -1,6 +1,35 @@
 """What is learned: a model, its loss and its metrics; where it is trained; and how the result predicts."""
 
-from fedrelay.tasks.losses import LOSSES, PADDING, Accuracy, CrossEntropy, Loss, Metric, OutputLoss
+from fedrelay.tasks.headline import LOSS, Headline
+from fedrelay.tasks.loss import Loss
+from fedrelay.tasks.losses import (
+    LOSSES,
+    BinaryCrossEntropy,
+    CrossEntropy,
+    Huber,
+    MeanSquaredError,
+    OutputLoss,
+    OwnLoss,
+    PixelCrossEntropy,
+    Quantile,
+)
+from fedrelay.tasks.metrics import (
+    F1,
+    METRICS,
+    R2,
+    Accuracy,
+    Auroc,
+    AveragePrecision,
+    Dice,
+    Form,
+    Iou,
+    Mae,
+    Metric,
+    OwnMetric,
+    Perplexity,
+    Rmse,
+    TopK,
+)
 from fedrelay.tasks.parts import PRIVATE
 from fedrelay.tasks.predictors import (
     EVALUATION_BATCH,
@@ -12,26 +41,52 @@ from fedrelay.tasks.predictors import (
     evaluate,
     evaluate_clients,
 )
-from fedrelay.tasks.task import Task
+from fedrelay.tasks.tallies import PADDING, Mean, Tally, Whole
+from fedrelay.tasks.task import Task, unlike
 from fedrelay.tasks.workspaces import Workspaces
 
 __all__ = [
     "EVALUATION_BATCH",
+    "F1",
+    "LOSS",
     "LOSSES",
+    "METRICS",
     "PADDING",
     "PRIVATE",
+    "R2",
     "Accuracy",
+    "Auroc",
+    "AveragePrecision",
+    "BinaryCrossEntropy",
     "CrossEntropy",
+    "Dice",
     "Ensemble",
+    "Form",
+    "Headline",
+    "Huber",
+    "Iou",
     "Loss",
+    "Mae",
+    "Mean",
+    "MeanSquaredError",
     "Metric",
     "OneModel",
     "OutputLoss",
+    "OwnLoss",
+    "OwnMetric",
     "OwnModels",
     "PerClient",
+    "Perplexity",
+    "PixelCrossEntropy",
     "Predictor",
+    "Quantile",
+    "Rmse",
+    "Tally",
     "Task",
+    "TopK",
+    "Whole",
     "Workspaces",
     "evaluate",
     "evaluate_clients",
+    "unlike",
 ]

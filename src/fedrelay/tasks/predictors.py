@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import torch
 
 from fedrelay.data.examples import Store
 from fedrelay.errors import BadInput
 from fedrelay.tasks.losses import CrossEntropy
+from fedrelay.tasks.metrics import Form
 from fedrelay.tasks.parts import PRIVATE
+from fedrelay.tasks.tallies import Mean, Tally
+from fedrelay.tasks.task import Task
 from fedrelay.tasks.workspaces import Workspaces
 from fedrelay.types import Tree, Vector
 
@@ -139,14 +142,16 @@ def evaluate_clients(
     predictor: Predictor, tests: Iterable[tuple[int, Store]], workspaces: Workspaces
 ) -> dict[str, float]:
     """The mean, by examples, of what clients' own models are worth, each on its own examples."""
-    total, count = dict[str, float](), 0
+    totals: dict[str, tuple[float, int]] = {}
     for client, examples in tests:
-        found = evaluate(predictor.for_client(client), examples, workspaces)
-        total = {name: total.get(name, 0.0) + value * len(examples) for name, value in found.items()}
-        count += len(examples)
-    if not count:
+        for name, value in evaluate(predictor.for_client(client), examples, workspaces).items():
+            total, count = totals.get(name, (0.0, 0))
+            # What a client's examples have no figure of (AUROC, if all are of one class) is not counted.
+            known = not math.isnan(value) or name == "loss"
+            totals[name] = (total + value * len(examples), count + len(examples)) if known else (total, count)
+    if not totals:
         raise BadInput("there are no examples to evaluate on")
-    return {name: value / count for name, value in total.items()}
+    return {name: total / count if count else math.nan for name, (total, count) in totals.items()}
 
 
 @torch.no_grad()
@@ -155,14 +160,23 @@ def evaluate(
 ) -> dict[str, float]:
     """The mean loss and the task's metrics on these examples."""
     predictor = OneModel(predictor) if isinstance(predictor, torch.Tensor) else predictor
-    outputs, measured = predictor.outputs(workspaces), workspaces.task.loss
-    count, loss, totals = 0, 0.0, dict.fromkeys((metric.name for metric in measured.metrics), 0.0)
+    outputs, task, loss = predictor.outputs(workspaces), workspaces.task, workspaces.task.loss.tally()
+    tallies: dict[str, Tally] = {}
     for x, y in examples.batches(batch):
         output = outputs(x)
-        loss += measured.total(output, y)
-        for metric in measured.metrics:
-            totals[metric.name] += metric.total(output, y)
-        count += measured.count(y)
-    if not count:
+        answer = task.loss.answer(output, y)
+        if not tallies:
+            tallies = {metric.name: metric.tally(form_of(answer, task)) for metric in task.metrics}
+        loss.add(output, y)
+        for tally in tallies.values():
+            tally.add(answer, y)
+    found = loss.value()
+    if not len(examples) or (isinstance(loss, Mean) and not loss.count):
         raise BadInput("there are no examples to evaluate on")
-    return {"loss": loss / count, **{name: total / count for name, total in totals.items()}}
+    return {"loss": found, **{name: tally.value() for name, tally in tallies.items()}}
+
+
+def form_of(answer: Any, task: Task) -> Form:
+    """The form of the task's answers; a network may have scores for more classes than there are examples of."""
+    form = task.form
+    return replace(form, count=max(form.count, answer.shape[-1])) if form.name == "classes" else form

@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 
 from fedrelay.kernels.workspace import StackedWorkspace, Workspace
-from fedrelay.tasks.losses import CrossEntropy
 from fedrelay.tasks.task import Task
 
 
@@ -32,7 +31,7 @@ class Workspaces:
 
     def _make(self) -> Workspace:
         task = self.task
-        return Workspace(task.network(), task.layout, task.loss, written=isinstance(task.loss, CrossEntropy))
+        return Workspace(task.network(), task.layout, task.loss, written=task.plain)
 
     def stack(self, rows: int) -> StackedWorkspace:
         """Room for this many models at once; whoever works there first fills `weights`."""

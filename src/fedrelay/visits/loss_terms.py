@@ -141,7 +141,7 @@ def looking_at(model: Vector, visit: Visit, name: str = "received") -> Workspace
 def check_features(task: Task, method: str) -> Network:
     """Refuse a model whose features cannot be looked at; the network that is returned has shapes but no numbers."""
     with torch.device("meta"):
-        network = task.model(task.shape, task.classes)
+        network = task.model(task.shape, task.outputs)
     if not isinstance(network, Network):
         raise BadInput(
             f"{method} needs a model with features, and {type(network).__name__} has no body and head: "

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
-from fedrelay.tasks import PADDING, OutputLoss, Task
+from fedrelay.tasks import PADDING, OutputLoss, Task, unlike
 from fedrelay.types import Baton, Kind, Report, Result, Trait, Visit
 from fedrelay.visits.probe_networks import EfficientNetLite0, ProbeNetwork, SameModel
 
@@ -53,8 +53,8 @@ class Task2Vec(Trait):
         return isinstance(self.probe, SameModel)
 
     def check(self, task: Task, /) -> None:
-        if isinstance(task.loss, OutputLoss):
-            raise BadInput("Task2Vec needs examples with classes; these have none")
+        if isinstance(task.loss, OutputLoss) or task.target not in ("classes", "tokens"):
+            raise BadInput(f"Task2Vec needs examples with classes; {unlike(task)}")
         self.probe.check(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fedrelay.errors import BadInput, within
-from fedrelay.tasks import EVALUATION_BATCH, PADDING, OutputLoss, Task
+from fedrelay.tasks import EVALUATION_BATCH, PADDING, OutputLoss, Task, unlike
 from fedrelay.types import Baton, Kind, Report, Result, Trait, Visit, Work
 from fedrelay.visits.optimisers import Sgd
 from fedrelay.visits.schedules import Constant
@@ -99,8 +99,8 @@ class Confidence(Trait):
                 "confidence vectors need public exemplars: exemplars = 10 under [data] holds ten test examples of each "
                 "class out for them"
             )
-        if isinstance(task.loss, OutputLoss):
-            raise BadInput("confidence vectors need a model that tells classes apart; this one returns its own loss")
+        if task.form.name != "classes":
+            raise BadInput(f"confidence vectors need a model that tells classes apart; {unlike(task)}")
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         after, examples = trained_alone(self.local, self.epochs, baton, visit)
@@ -148,8 +148,8 @@ class ClassHistogram(Trait):
         return False
 
     def check(self, task: Task, /) -> None:
-        if isinstance(task.loss, OutputLoss):
-            raise BadInput("a histogram of classes needs examples with classes; these have none")
+        if isinstance(task.loss, OutputLoss) or task.target in ("labels", "numbers", "several"):
+            raise BadInput(f"a histogram of classes needs examples with classes; {unlike(task)}")
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         self.check(visit.task)

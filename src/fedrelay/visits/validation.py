@@ -35,11 +35,10 @@ class Best(NamedTuple):
 def better(best: Best | None, epoch: Epoch, held: Store, visit: Visit) -> Best:
     """The best epoch after this one; of equals the first."""
     workspace = visit.workspaces.main
-    name, higher = visit.task.headline
-    params = workspace.model()
-    found = evaluate(OneModel(params), held, visit.workspaces)[name]
+    headline, params = visit.task.headline, workspace.model()
+    found = evaluate(OneModel(params), held, visit.workspaces)[headline.name]
     workspace.mode(training=True)
-    figure = found if higher else -found
+    figure = headline.merit(found)
     return Best(epoch, params, figure) if best is None or figure > best.figure else best
 
 

@@ -109,7 +109,8 @@ def test_what_is_wrong_is_named_with_its_count():
             "classes": 2,
         },
         r"1 others, the first client 1 with \(7,\) of float32": {"clients": [(x, y), (np.ones((2, 7)), [0, 1])]},
-        r"expected targets to be whole numbers, found float64": {"clients": [(x, y + 0.5)]},
+        r"expected classes to be whole numbers, found float64": {"clients": [(x, y + 0.5)], "target": "classes"},
+        r"target must be one of classes, .*, not 'class'": {"clients": [(x, y)], "target": "class"},
         r"expected inputs to be numbers of shape": {"clients": [([["a", "b"]] * 4, y)]},
         r"expected at least one client, found none": {"clients": []},
         r"expected a pair of inputs and targets, found a ndarray": {"clients": [x]},
@@ -341,10 +342,9 @@ def test_whole_numbers_are_features_unless_they_are_said_to_be_tokens(dtype):
         assert tokens.source.train.x.dtype == torch.int64
     with pytest.raises(BadInput, match="tokens to be whole numbers, found float64"):
         from_arrays([(x * 1.0, [0, 1, 0, 1])], tokens=True)
-    with pytest.raises(
-        BadInput, match=r"one class per input, found targets of shape \(4, 2\); for next tokens say tokens"
-    ):
-        from_arrays([(x, [[0, 1]] * 4)])
+    with pytest.raises(BadInput, match=r"targets of shape .*, found .* of shape \(4, 2\); for next tokens say tokens"):
+        from_arrays([(x, x.astype(int) + 1)])
+    assert from_arrays([(x, x)]).source.train.target == "labels"  # 0 and 1 only: yes or no to each
 
 
 def test_numbers_that_are_none_are_named_with_client_and_column():

@@ -514,3 +514,26 @@ def test_categories_that_are_many_only_over_all_clients_are_refused():
     ):
         from_frames(clients)
     assert from_frames(clients, categories=["w"]).source.train.shape == (121,)
+
+
+def test_a_number_to_predict_is_no_class_and_nothing_is_told_of_it(tmp_path):
+    path = tmp_path / "stays.csv"
+    path.write_text("client,age,days\na,50,1.5\na,60,2\na,,4\nb,70,8.25\nb,40,\nb,30,0.5\n")
+    federation = from_table(path, label="days", target="numbers", test=path)
+    assert federation.source.train.target == "numbers"
+    assert sorted(federation.source.train.y.tolist()) == [
+        0.5,
+        1.5,
+        2.0,
+        4.0,
+        8.25,
+    ]  # the row without a number is left out
+    assert (federation.source.classes, federation.source.preparation.classes) == (1, ())
+    table = Table("a", 2, {"age": Column("number", np.array([1.0, 2.0]))}, Column("number", np.array([3.5, 4.5])))
+    (report,) = survey(TableStatistics(classes=False), clients_of([table], [np.arange(2)]))
+    assert report.uplink["labels"] == {}
+    path.write_text("client,age,days\na,50,soon\na,60,2\n")
+    with pytest.raises(BadInput, match="column 'days' to be numbers"):
+        from_table(path, label="days", target="numbers")
+    with pytest.raises(BadInput, match='"classes" or "numbers", not \'labels\''):
+        from_table(path, label="days", target="labels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedrelay.data.augment import Normalise
+from fedrelay.data.examples import Target
 from fedrelay.data.federation import Examples, Federation, Rows, Sent, Source, Transform
 from fedrelay.data.own.frames import aligned
 from fedrelay.data.own.several import from_several, is_several
+from fedrelay.data.own.targets import Arrays, check_classes, number_of, understood
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
 from fedrelay.data.sources.images import held_out
-from fedrelay.data.sources.tokens import NOTHING
 from fedrelay.data.survey import scaled
 from fedrelay.errors import BadInput, within
 
@@ -36,6 +37,7 @@ def from_arrays(
     channels: str = "last",
     tokens: bool = False,
     levels: tuple[float, ...] | Literal["range"] | None = None,
+    target: Target | None = None,
 ) -> Federation:
     """A federation of (inputs, targets) per client, in a dict by name or in a list.
 
@@ -43,7 +45,9 @@ def from_arrays(
     Images of bytes are scaled to -1 … 1; so are those of 16 bits (`uint16`), from the range that all clients' images
     have together, or from `levels`; and those of floats, if you give their levels or say "range".
     With `tokens`, inputs are whole numbers that stand for words; without, whole numbers are features like all others.
-    Targets are classes (n), or the next token at every place (n, length), where -100 does not count.
+    Targets are classes (n), with `tokens` also the next one at every place (n, length), masks (n, height, width) with a
+    class for every pixel (-100 does not count in these two), labels (n, labels) of 0 and 1, or floats: numbers (n) or
+    (n, numbers). `target` says which of them, where it is not plain.
     `test` is a pair of its own, or the share that is held out of every client.
 
     Frames of pandas or polars are taken as arrays; their columns go by name. Several inputs per example are a dict or
@@ -64,7 +68,7 @@ def from_arrays(
     tested = [] if isinstance(test, int | float) else [_part("test part", test, form)]
     check_clients(name, [part.name for part in tested], [len(part.y) for part in tested])
     _check_alike(name, [*parts, *tested])
-    count = _classes(name, [*parts, *tested], classes, class_names)
+    parts, tested, count = _with_targets(name, parts, tested, target, classes, class_names)
     whole = _joined(parts)
     owners = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
     kept, held = np.arange(len(owners)), np.arange(0)
@@ -113,7 +117,7 @@ class _Part:
 
     name: str
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
 
 
 def _part(name: str, pair: Any, form: _Form) -> _Part:
@@ -121,11 +125,9 @@ def _part(name: str, pair: Any, form: _Form) -> _Part:
         first, second = pair
     except (TypeError, ValueError):
         raise wrong(name, "a pair of inputs and targets", f"a {type(pair).__name__}") from None
-    x, y = _inputs(name, _array(name, first), form), _targets(name, _array(name, second))
+    x, y = _inputs(name, _array(name, first), form), _array(name, second)
     if len(x) != len(y):
         raise wrong(name, "one target per input", f"{len(x)} inputs and {len(y)} targets")
-    if y.ndim == 2 and not form.tokens:
-        raise wrong(name, "one class per input", f"targets of shape {y.shape}; for next tokens say tokens=True")
     return _Part(name, x, y)
 
 
@@ -173,14 +175,6 @@ def _check_columns(name: str, x: NDArray[np.float32]) -> None:
             raise wrong(name, "numbers", f"{found}; from_frames fills gaps in")
 
 
-def _targets(name: str, y: NDArray[Any]) -> NDArray[np.int64]:
-    if y.dtype.kind not in "iub" and len(y):
-        raise wrong(name, "targets to be whole numbers", f"{y.dtype}")
-    if y.ndim not in (1, 2):
-        raise wrong(name, "targets of shape (n) or (n, length)", f"{y.shape}")
-    return np.array(y, dtype=np.int64)
-
-
 def _check_alike(name: str, parts: Sequence[_Part]) -> None:
     """Refuse clients whose examples look different from the first one's, by name and with their count."""
     kinds = [(part.x.shape[1:], str(part.x.dtype), part.y.shape[1:]) for part in parts]
@@ -193,29 +187,46 @@ def _check_alike(name: str, parts: Sequence[_Part]) -> None:
         )
 
 
-def _classes(name: str, parts: Sequence[_Part], classes: int | None, class_names: Sequence[str]) -> int:
-    """The number of classes (or of tokens): as given, or one more than the largest; labels outside are refused."""
-    sequence = parts[0].y.ndim == 2
-    if classes is None:
-        largest = max(int(part.y.max()) for part in parts)
-        if parts[0].x.dtype == np.int64:
-            largest = max(largest, *(int(part.x.max()) for part in parts))
-        classes = len(class_names) or largest + 1
-    if class_names and len(class_names) != classes:
-        raise wrong(name, f"{classes} names of classes", f"{len(class_names)}")
+def _with_targets(
+    name: str,
+    parts: Sequence[_Part],
+    tested: Sequence[_Part],
+    target: Target | None,
+    classes: int | None,
+    class_names: Sequence[str],
+) -> tuple[list[_Part], list[_Part], int]:
+    """The parts with targets in the form of their kind, and how many classes (labels, numbers) there are."""
+    every = [*parts, *tested]
+    tokens = every[0].x.dtype == np.int64
+    kind, made = understood(name, [(part.name, part.y) for part in every], target, tokens=tokens)
+    if kind in ("labels", "numbers"):
+        count = number_of(name, kind, made, classes)
+    else:
+        count = _classes(every, made, classes, class_names)
+    if class_names and len(class_names) != count:
+        raise wrong(name, f"{count} names of classes", f"{len(class_names)}")
+    if kind not in ("labels", "numbers"):
+        _check_tokens(every, count)
+        check_classes(name, made, count, gaps=kind != "classes")
+    done = [replace(part, y=y) for part, (_, y) in zip(every, made, strict=True)]
+    return done[: len(parts)], done[len(parts) :], count
+
+
+def _classes(parts: Sequence[_Part], made: Arrays, classes: int | None, class_names: Sequence[str]) -> int:
+    """The number of classes (or of tokens): as given, or one more than the largest."""
+    if classes is not None:
+        return classes
+    largest = max(int(y.max()) for _, y in made)
+    if parts[0].x.dtype == np.int64:
+        largest = max(largest, *(int(part.x.max()) for part in parts))
+    return len(class_names) or largest + 1
+
+
+def _check_tokens(parts: Sequence[_Part], classes: int) -> None:
     for part in parts:
         outside = int(((part.x < 0) | (part.x >= classes)).sum()) if part.x.dtype == np.int64 else 0
         if outside:
             raise wrong(part.name, f"tokens from 0 to {classes - 1}", f"{outside} outside")
-    bad = {
-        part.name: int((((part.y < 0) | (part.y >= classes)) & ~(sequence & (part.y == NOTHING))).sum())
-        for part in parts
-    }
-    wrong_ones = [part for part, count in bad.items() if count]
-    if wrong_ones:
-        found = f"{sum(bad.values())} outside, in {len(wrong_ones)} places, the first {wrong_ones[0]}"
-        raise wrong(name, f"labels from 0 to {classes - 1}", found)
-    return classes
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:

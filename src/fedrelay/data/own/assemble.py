@@ -67,7 +67,7 @@ def count_of(parts: Parts, classes: int | None, class_names: Sequence[str]) -> i
     y = parts.store.y
     if not isinstance(y, torch.Tensor):
         return classes or len(class_names) or 1
-    if y.is_floating_point():
+    if y.is_floating_point() or parts.store.target == "labels":
         return classes or len(class_names) or (int(y.shape[1]) if y.ndim > 1 else 1)
     classes = classes or len(class_names) or int(y.max()) + 1
     if class_names and len(class_names) != classes:

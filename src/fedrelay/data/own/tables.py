@@ -43,6 +43,7 @@ def from_table(
     day_first: bool | None = None,
     standardise: bool = True,
     unknown: Literal["refuse", "zeros"] = "refuse",
+    target: Literal["classes", "numbers"] = "classes",
 ) -> Federation:
     """A federation of the rows of a CSV, TSV or Parquet table with a column of clients and one of labels.
 
@@ -60,15 +61,16 @@ def from_table(
         standardise: Whether numbers and dates get mean 0 and deviation 1.
         unknown: What happens to a category that no client has (in a test table, or in prediction): refused, or taken
             without a category.
+        target: "numbers" if the column of labels is a number to predict, not a class. Then nothing is told of it.
 
     Columns are prepared by federated statistics: clients tell counts, sums and categories, nobody tells rows. What came
     of it is `federation.source.preparation`; it prepares other tables the same way, and can be saved beside a model.
     """
-    path = Path(path).expanduser()
-    declared = Declared(tuple(numbers), tuple(categories), tuple(dates), day_first)
+    path, options = Path(path).expanduser(), _Options(test, classes, standardise, unknown, target)
+    known = (*numbers, label) if target == "numbers" and label not in numbers else tuple(numbers)
+    declared = Declared(known, tuple(categories), tuple(dates), day_first)
     wanted = _Wanted(path.stem, client, label, features, declared)
     clients = wanted.folder(path) if path.is_dir() else wanted.split(read(path))
-    options = _Options(test, classes, standardise, unknown)
     return _federation(wanted, clients, options)
 
 
@@ -86,6 +88,7 @@ def from_frames(
     day_first: bool | None = None,
     standardise: bool = True,
     unknown: Literal["refuse", "zeros"] = "refuse",
+    target: Literal["classes", "numbers"] = "classes",
     name: str = "frames",
 ) -> Federation:
     """A federation of a frame of pandas, polars or Arrow with a column of clients, or of a dict with a frame for each.
@@ -93,13 +96,15 @@ def from_frames(
     A path of a table will do in place of a frame. `test` is another frame or path, or the share that is held out of
     every client. All else is as in `from_table`.
     """
-    declared = Declared(tuple(numbers), tuple(categories), tuple(dates), day_first)
+    options = _Options(test, classes, standardise, unknown, target)
+    known = (*numbers, label) if target == "numbers" and label not in numbers else tuple(numbers)
+    declared = Declared(known, tuple(categories), tuple(dates), day_first)
     wanted = _Wanted(name, client, label, features, declared)
     if isinstance(frames, Mapping):
         clients = wanted.alike({str(key): read(frame, str(key)) for key, frame in frames.items()})
     else:
         clients = wanted.split(read(frames, name))
-    return _federation(wanted, clients, _Options(test, classes, standardise, unknown))
+    return _federation(wanted, clients, options)
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,15 @@ class _Options:
     classes: int | None
     standardise: bool
     unknown: Literal["refuse", "zeros"]
+    target: Literal["classes", "numbers"]
 
     def __post_init__(self) -> None:
         if self.unknown not in ("refuse", "zeros"):
             raise BadInput(f'unknown must be "refuse" or "zeros", not {self.unknown!r}')
+        if self.target not in ("classes", "numbers"):
+            raise BadInput(f'the target of a table must be "classes" or "numbers", not {self.target!r}')
+        if self.target == "numbers" and self.classes is not None:
+            raise BadInput("a number to predict has no classes: leave `classes` out")
         if isinstance(self.test, int | float):
             within("test", self.test, above=0, most=0.9)
 
@@ -226,7 +236,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
             raise wrong(name, "some client with two examples, to test on one", "none; give a test part")
     starts = np.cumsum([0, *(table.rows for table in tables)])
     trained = [train[(train >= start) & (train < end)] - start for start, end in pairwise(starts)]
-    work = TableStatistics(wanted.declared.categories)
+    work = TableStatistics(wanted.declared.categories, classes=options.target == "classes")
     told = [report.uplink for report in survey(work, clients_of(tables, trained))]
     statistics = merged(name, dict(zip(names, told, strict=True)), wanted.declared.categories)
     preparation = _prepared(wanted, statistics, options)
@@ -242,7 +252,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
         name,
         train=Examples(torch.from_numpy(x[train]), torch.from_numpy(y[train])),
         test=Examples(torch.from_numpy(test_x), torch.from_numpy(test_y)),
-        classes=len(preparation.classes),
+        classes=len(preparation.classes) or 1,
         owners=owners[train],
         owner_names=names,
         class_names=() if _counted(preparation.classes) else preparation.classes,
@@ -258,7 +268,7 @@ def _prepared(wanted: _Wanted, statistics: Statistics, options: _Options) -> Pre
     found = Preparation.of(
         statistics,
         label=wanted.label,
-        classes=_classes(wanted.name, statistics, options.classes),
+        classes=_classes(wanted.name, statistics, options.classes) if options.target == "classes" else (),
         standardise=options.standardise,
         unknown=options.unknown,
     )
@@ -287,7 +297,7 @@ def _counted(classes: Iterable[str]) -> bool:
     return all(name == str(number) for number, name in enumerate(classes))
 
 
-def _joined(preparation: Preparation, tables: Sequence[Table]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _joined(preparation: Preparation, tables: Sequence[Table]) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """The inputs and labels of all clients, each of which prepares its own."""
     labels = [preparation.codes(table, table.labels) for table in tables if table.labels is not None]
     return np.concatenate([preparation(table) for table in tables]), np.concatenate(labels)
@@ -299,7 +309,7 @@ def _test_part(
     """A table of its own, read with the kinds that the clients' columns have, and what there is to say of it."""
     kinds = preparation.declared
     numbers, categories = kinds.numbers, kinds.categories
-    if statistics.label_kind == "category":
+    if preparation.classes and statistics.label_kind == "category":
         categories += (wanted.label,)
     else:
         numbers += (wanted.label,)

@@ -2,6 +2,7 @@
 
 from fedrelay.data.federation import Partition
 from fedrelay.data.partitions.basic import Dirichlet, Iid, Natural, Shards
+from fedrelay.data.partitions.binned import Quantiles
 from fedrelay.data.partitions.per_client import DirichletClients, Domains, OneClass, QuantitySkew
 
 PARTITIONS: dict[str, type[Partition]] = {
@@ -13,6 +14,7 @@ PARTITIONS: dict[str, type[Partition]] = {
     "quantity_skew": QuantitySkew,
     "one_class": OneClass,
     "domains": Domains,
+    "quantiles": Quantiles,
 }
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Iid",
     "Natural",
     "OneClass",
+    "Quantiles",
     "QuantitySkew",
     "Shards",
 ]

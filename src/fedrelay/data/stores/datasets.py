@@ -130,6 +130,9 @@ def input_type(part: torch.Tensor) -> torch.Tensor:
 
 
 def target_type(part: torch.Tensor) -> torch.Tensor:
+    """Numbers of single precision, classes as torch wants them; labels, of which each is true or not, as they are."""
+    if part.dtype == torch.bool and part.ndim == 2:
+        return part
     return part.float() if part.is_floating_point() else part.long()
 
 

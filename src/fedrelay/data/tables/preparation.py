@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.sources.checks import wrong
+from fedrelay.data.sources.checks import check_numbers, wrong
 from fedrelay.data.tables.columns import typed
 from fedrelay.data.tables.reading import read
 from fedrelay.data.tables.statistics import Numbers, Statistics
@@ -53,7 +53,7 @@ class Preparation:
     categories: tuple[Category, ...]
     label: str = ""
     classes: tuple[str, ...] = ()
-    """What the model's outputs stand for."""
+    """What the model's outputs stand for; none if it predicts a number."""
     standardise: bool = True
     unknown: Literal["refuse", "zeros"] = "refuse"
     """What happens to a category that no client had: refused, or none of the categories' inputs is 1."""
@@ -152,8 +152,14 @@ class Preparation:
                 found = f"{len(others)} of {table.rows} others: {shown(sorted(set(others)))}; {hint}"
                 raise wrong(table.name, expected, found)
 
-    def codes(self, table: Table, column: Column) -> NDArray[np.int64]:
-        """The labels of these rows as numbers."""
+    def codes(self, table: Table, column: Column) -> NDArray[Any]:
+        """The labels of these rows as numbers: the places of their classes, or the numbers that they are."""
+        if not self.classes:
+            if column.kind != "number":
+                raise wrong(table.name, f"column {self.label!r} to hold numbers to predict", f"a {column.kind}")
+            numbers: NDArray[np.float32] = column.values.astype(np.float32)
+            check_numbers(f"{table.name}, column {self.label!r}", numbers)
+            return numbers
         texts = column.values if column.kind == "category" else [_whole(value) for value in column.values]
         place = {word: number for number, word in enumerate(self.classes)}
         odd = [word for word in texts if word not in place]

@@ -36,6 +36,8 @@ class TableStatistics(Work):
     declared: tuple[str, ...] = ()
     """Columns that are categories however many texts they have."""
     most: int = MOST_CATEGORIES
+    classes: bool = True
+    """Whether labels are classes, which must be known; of numbers to predict nothing is told."""
 
     @property
     def reads_model(self) -> bool:
@@ -48,7 +50,7 @@ class TableStatistics(Work):
         uplink: Tree = {
             "rows": len(rows),
             "columns": {name: self.column(table.name, name, column, rows) for name, column in table.columns.items()},
-            "labels": {} if table.labels is None else labels(table.name, table.labels, rows),
+            "labels": {} if table.labels is None or not self.classes else labels(table.name, table.labels, rows),
         }
         return baton, visit.memory, Report(visit.client.id, 0, uplink=uplink)
 
