@@ -19,11 +19,14 @@ WHERE = "[task]"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the section says; what it leaves open goes with the model and the data."""
+    """What is learned by, and judged by. What the section leaves open goes with the model and the data."""
 
     loss: Loss | None = None
+    """What training makes small; by default the usual one for the targets."""
     metrics: tuple[Metric, ...] = ()
+    """The figures besides the loss; by default those that go with it."""
     headline: str | None = None
+    """The metric that runs are judged by: the first, unless another is said, or `loss`."""
 
 
 def build_task(

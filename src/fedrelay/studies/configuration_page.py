@@ -21,6 +21,7 @@ from fedrelay.algorithms import method
 from fedrelay.config import catalogue, experiment, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import OPTIONS
+from fedrelay.config.task import Wanted
 from fedrelay.errors import BadInput
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.summary import Evaluate
@@ -227,6 +228,7 @@ SECTIONS: dict[str, Callable[[], list[str]]] = {
     "evaluate": lambda: [textwrap.fill(doc(Evaluate), 120), table(keys_of(Evaluate))],
     "engine": lambda: chosen("engines", '`"auto"`'),
     "latency": lambda: [textwrap.fill(doc(Latency), 120), table(keys_of(Latency))],
+    "task": lambda: [textwrap.fill(doc(Wanted), 120), table(keys_of(Wanted))],
     "packages": lambda: [PACKAGES],
 }
 """What the page says of every section."""

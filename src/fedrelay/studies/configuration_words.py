@@ -58,7 +58,7 @@ COMPARE = (
     {
         "runs": ("tables", "`[runs.NAME]`: what differs in this run, section by section"),
         "seeds": ("list of whole numbers", "every run is done with each of them, and the table has mean and deviation"),
-        "reference": ("text", "the run whose mean accuracy is the target of the others"),
+        "reference": ("text", "the run whose mean accuracy (or other headline) is the target of the others"),
     },
 )
 

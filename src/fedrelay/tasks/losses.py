@@ -217,7 +217,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class Quantile(Loss):
-    """The pinball loss: the model learns these quantiles, one output for each (of every number).
+    """The pinball loss: the model learns these `quantiles`, one output for each (of every number).
 
     Metrics judge the one nearest to the median.
     """
