@@ -67,6 +67,7 @@ class Watched(Engine):
     def __init__(self, engine: Engine, progress: Progress) -> None:
         self.engine, self.progress = engine, progress
         self.task, self.sizes, self.seed = engine.task, engine.sizes, engine.seed
+        self.prepared = engine.prepared
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
