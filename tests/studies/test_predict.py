@@ -65,6 +65,14 @@ def test_a_column_of_labels_is_what_predictions_are_judged_by(run, tmp_path):
     assert [row["label"] for row in found.rows] == ["high", "high", "low", "low"]
 
 
+def test_rows_without_a_label_are_predicted_but_not_judged(run, tmp_path):
+    found = predict(run, written(tmp_path / "new.csv", "label,a,b\nhigh,4,-4\n,4,-4\nhigh,0,0\n"))
+    assert [row["label"] for row in found.rows] == ["high", "", "high"]
+    assert [row["prediction"] for row in found.rows] == ["high", "high", "low"]
+    assert (found.right, found.judged, found.accuracy) == (1, 2, 0.5)
+    assert predict(run, written(tmp_path / "new.csv", "label,a,b\n,4,-4\n,0,0\n")).accuracy is None
+
+
 def test_parquet_is_read_too(run, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
@@ -87,7 +95,6 @@ def test_parquet_is_read_too(run, tmp_path):
             "a,b,label\n1,2,middle\n",
             r"classes that the model knows in 'label' \(low, high\), found 1 of 1 others: 'mid",
         ),
-        ("a,b,label\n1,2,\n1,2,low\n", "found 1 of 2 others"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_words(run, tmp_path, text, message):

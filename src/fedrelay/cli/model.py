@@ -63,5 +63,6 @@ def run_predict(options: argparse.Namespace) -> int:
             raise BadInput(f"{options.out} cannot be written ({error.strerror}): name another --out") from None
         OUT.print(f"Wrote {len(found.rows)} predictions to {options.out}", soft_wrap=True)
     if found.accuracy is not None:
-        ERR.print(f"{found.right} of {len(found.rows)} are right: {found.accuracy:.1%}", highlight=False)
+        rest = "" if found.judged == len(found.rows) else f" ({len(found.rows) - found.judged} have no label)"
+        ERR.print(f"{found.right} of {found.judged} are right: {found.accuracy:.1%}{rest}", highlight=False)
     return 0

@@ -30,6 +30,8 @@ from fedrelay.runs.folder import CONFIG, PREPARATION, read_config
 from fedrelay.runs.output import Trained
 
 ARRAYS = (".npy", ".npz")
+UNKNOWN = -1
+"""In the place of a class that nobody has written down."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def of_table(trained: Trained, path: Path) -> Asked:
         label, client = str(section.get("label", "label")), str(section.get("client", "client"))
         x = _numbers(trained, raw, [name for name in raw.names if name not in (label, client)])
     check_some(path, len(x))
-    y = _codes(trained, path, label, words(raw, label).tolist()) if label in raw.names else None
+    labels = words(raw, label).tolist() if label in raw.names else []
+    y = None if all(each is None for each in labels) else _codes(trained, path, label, labels)
     return Asked(_examples(trained, x, y), "row", _numbered(x), labelled=y is not None)
 
 
@@ -236,11 +239,11 @@ def _numbered(rows: Sequence[Any] | NDArray[Any] | torch.Tensor) -> list[str]:
 
 
 def _codes(trained: Trained, where: Path, column: str, labels: Sequence[str | None]) -> NDArray[np.int64]:
-    """Classes by their numbers; one that the model does not know is refused."""
-    place = {name: number for number, name in enumerate(trained.class_names)}
+    """Classes by their numbers, where they are known; one that the model does not know is refused."""
+    place = {None: UNKNOWN} | {name: number for number, name in enumerate(trained.class_names)}
     odd = sorted({str(label) for label in labels if label not in place})
     if odd:
         count, known = sum(label not in place for label in labels), ", ".join(trained.class_names[:10])
         found = f"{count} of {len(labels)} others: {', '.join(map(repr, odd[:5]))}{' …' if len(odd) > 5 else ''}"
         raise wrong(where, f"classes that the model knows in {column!r} ({known})", f"{found}; leave the column out")
-    return np.array([place[label] for label in labels if label is not None], dtype=np.int64)
+    return np.array([place[label] for label in labels], dtype=np.int64)

@@ -12,7 +12,7 @@ from torch import nn
 
 from fedrelay.data.examples import Store
 from fedrelay.runs.output import Trained
-from fedrelay.studies.inputs import Asked, asked
+from fedrelay.studies.inputs import UNKNOWN, Asked, asked
 from fedrelay.studies.loading import load_trained
 from fedrelay.tasks import EVALUATION_BATCH
 
@@ -24,14 +24,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Predictions:
-    """One row for every input, and how many of them were right, where that is known."""
+    """One row for every input, and how many were right of those whose class is known."""
 
     rows: list[Row]
     right: int | None = None
+    judged: int = 0
 
     @property
     def accuracy(self) -> float | None:
-        return None if self.right is None else self.right / len(self.rows)
+        return None if self.right is None else self.right / self.judged
 
 
 @torch.no_grad()
@@ -49,8 +50,10 @@ def predict(folder: Path | str, data: str, *, client: str | None = None, data_di
     if output.ndim > 2:
         return Predictions(tokens(wanted, output))
     rows = classes(trained, wanted, output)
-    right = int((output.argmax(-1) == wanted.examples.y).sum()) if wanted.labelled else None
-    return Predictions(rows, right)
+    if not wanted.labelled:
+        return Predictions(rows)
+    targets = wanted.examples.y
+    return Predictions(rows, int((output.argmax(-1) == targets).sum()), int((targets != UNKNOWN).sum()))
 
 
 def outputs(network: nn.Module, examples: Store) -> Iterator[torch.Tensor]:
@@ -68,7 +71,8 @@ def classes(trained: Trained, wanted: Asked, output: torch.Tensor) -> list[Row]:
     for place, name in enumerate(wanted.names):
         row: Row = {wanted.title: name}
         if wanted.labelled:
-            row["label"] = names[int(wanted.examples.y[place])]
+            code = int(wanted.examples.y[place])
+            row["label"] = "" if code == UNKNOWN else names[code]
         row |= {"prediction": names[int(best.indices[place])], "confidence": round(float(best.values[place]), 6)}
         if few:
             row |= {f"p({each})": round(float(p), 6) for each, p in zip(names, chances[place], strict=True)}
