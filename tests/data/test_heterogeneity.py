@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from fedrelay.data import Dirichlet, Examples, Federation, Iid, Source, describe, heatmap, rendered, synthetic
 from fedrelay.data.heterogeneity import gini, jensen_shannon, label_mixes, total_variation
+from fedrelay.data.own import from_arrays, from_frames
 from fedrelay.data.picture import STOPS, colours, fewer_classes, mosaic, ticks
 
 
@@ -106,6 +108,27 @@ def test_the_terminal_shows_a_full_cell_for_a_client_of_one_class() -> None:
     lines = [line for line in text.splitlines() if "█" in line]
     assert [line.split()[0] for line in lines] == ["0", "1"]
     assert lines[0].index("█") < lines[1].index("█")
+
+
+def test_clients_that_have_names_are_shown_by_them() -> None:
+    x = np.zeros((4, 2), dtype="float32")
+    hospitals = {"Ulm": (x, [0, 0, 1, 1]), "Hospital of the Holy Spirit": (x, [0, 1, 1, 0])}
+    federation = from_arrays(hospitals, test=(x, [0, 0, 1, 1]))
+    assert mosaic(federation, 20, 60).columns == ("Ulm", "Hospital of the…")
+    assert any(
+        line.startswith("Ulm ") and line.endswith(" 4") for line in map(str.rstrip, shown(federation).splitlines())
+    )
+
+
+def test_what_the_columns_of_a_table_were_taken_for_is_shown() -> None:
+    rows = {
+        "age": [30, 41.5, 52, 60],
+        "born": ["2020-01-31", "", "2020-05-01", "2021-02-03"],
+        "ward": ["a", "b", "b", ""],
+    }
+    frame = pa.table({"client": ["Ulm"] * 4, **rows, "same": [1, 1, 1, 1], "label": ["no", "yes", "no", "yes"]})
+    text = " ".join(shown(from_frames(frame, test=frame)).split())
+    assert "columns numbers: age; dates: born; categories: ward (2); the same everywhere: same" in text
 
 
 def test_the_picture_has_the_right_colour_for_every_client_and_class(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def rendered(federation: Federation, *, rows: int = 20, width: int = 60) -> Rend
             f"total variation {mix['total_variation']:.3f}, Jensen-Shannon {mix['jensen_shannon']:.3f}, "
             f"earth mover {mix['earth_mover']:.3f}"
         )
+    if federation.source.preparation is not None:
+        figures["columns"] = federation.source.preparation.kinds
     figures["fingerprint"] = found["fingerprint"][:16]
     if found["notes"]:
         figures["notes"] = "\n".join(found["notes"])
@@ -105,7 +107,7 @@ def mosaic(federation: Federation, most_columns: int, most_classes: int) -> Mosa
     counts, classes = fewer_classes(counts, federation.source.class_names, most_classes)
     mixes, sizes = label_mixes(counts), counts.sum(axis=1).astype(np.float64)
     if len(counts) <= most_columns:
-        return Mosaic(mixes, sizes, classes, tuple(str(client) for client in range(len(counts))), "clients")
+        return Mosaic(mixes, sizes, classes, called(federation.names), "clients")
     # Clients in their own order would blur into the overall mix, whatever the split; alike ones together do not.
     commonest = mixes.argmax(axis=1)
     bins = np.array_split(np.lexsort((-mixes.max(axis=1), commonest)), most_columns)
@@ -118,6 +120,15 @@ def mosaic(federation: Federation, most_columns: int, most_classes: int) -> Mosa
         columns,
         f"place among the clients sorted by commonest class; means of about {len(bins[-1])} clients",
     )
+
+
+def called(names: Sequence[str]) -> tuple[str, ...]:
+    """Clients by their names, cut short; by their numbers alone where nobody has named them."""
+    return tuple(str(n) if name == f"client {n}" else shortened(name) for n, name in enumerate(names))
+
+
+def shortened(name: str, most: int = 16) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def fewer_classes(
@@ -145,7 +156,7 @@ def draw(picture: Mosaic, heading: str) -> Image.Image:
     columns, classes = picture.mixes.shape
     wide, high = max(3, min(40, 900 // columns)), max(4, min(24, 480 // classes))
     font = ImageFont.load_default(13)
-    names = [name if len(name) <= 16 else name[:15] + "…" for name in picture.classes]
+    names = [shortened(name) for name in picture.classes]
     left = 40 + int(max(font.getlength(name) for name in names))
     top, bars = 40, 60
     width, height = max(columns * wide, 420), classes * high

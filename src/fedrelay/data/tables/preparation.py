@@ -93,6 +93,17 @@ class Preparation:
         return tuple(column.name for column in self.numbers) + ones
 
     @property
+    def kinds(self) -> str:
+        """What every column was taken for, in words."""
+        names = {
+            "numbers": [each.name for each in self.numbers if each.kind == "number"],
+            "dates": [each.name for each in self.numbers if each.kind == "date"],
+            "categories": [f"{each.name} ({len(each.categories)})" for each in self.categories],
+            "the same everywhere": self.constant,
+        }
+        return "; ".join(f"{kind}: {', '.join(each)}" for kind, each in names.items() if each)
+
+    @property
     def declared(self) -> Declared:
         """The kinds of the columns, so that another table is read as the first one was."""
         names = {kind: tuple(each.name for each in self.numbers if each.kind == kind) for kind in ("number", "date")}
