@@ -79,7 +79,9 @@ def test_no_page_has_python_that_no_test_runs():
     assert found == {*PAGES, "extend.md", "networks.md", "use-the-model.md"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md"))]
+)
 def test_every_link_to_a_file_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text())
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
