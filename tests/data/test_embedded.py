@@ -126,8 +126,8 @@ def test_quadratic_clients_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_every_source_of_the_table_can_be_made_and_split_without_arguments() -> None:
-    assert list(SOURCES)[:3] == ["digits", "synthetic", "quadratic"]
-    for name in ("digits", "synthetic", "quadratic"):
+    assert list(SOURCES)[:4] == ["digits", "diabetes", "synthetic", "quadratic"]
+    for name in ("digits", "diabetes", "synthetic", "quadratic"):
         source = SOURCES[name]()
         assert source.name == name
         assert sum(Federation.split(source, Iid(), 5).sizes) == len(source.train)

@@ -103,7 +103,8 @@ def check_aligned(output: Any, target: torch.Tensor) -> None:
 def check_enough(found: int, classes: int) -> None:
     if found < classes:
         raise BadInput(
-            f"the network has {found} outputs, but there are {classes} classes: give its last layer {classes} outputs"
+            f"the network has {found} outputs, but there are {classes} classes: give its last layer {classes} outputs, "
+            f"or say classes = {found} of the data if that is how many there are"
         )
 
 

@@ -378,3 +378,11 @@ def test_arrays_of_16_bits_are_images_that_are_scaled_by_the_range_of_all_client
         from_arrays([(dark, [0, 1, 0, 1])], levels=(5,))
     with pytest.raises(BadInput, match="images with something on them, found 7 in every pixel"):
         from_arrays([(np.full((4, 6, 6), 7, np.uint16), [0, 1, 0, 1])])
+
+
+def test_texts_are_told_apart_into_fewer_classes_than_there_are_tokens_if_it_is_said():
+    texts = np.array([[3, 900], [7, 12], [900, 1], [4, 4]])
+    source = from_arrays({"a": (texts, [0, 1, 0, 1])}, test=(texts, [0, 1, 0, 1]), tokens=1000).source
+    assert source.classes == 2
+    with pytest.raises(BadInput, match="tokens from 0 to 899"):
+        from_arrays({"a": (texts, [0, 1, 0, 1])}, test=0.5, tokens=900)

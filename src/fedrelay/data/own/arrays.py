@@ -35,7 +35,7 @@ def from_arrays(
     class_names: Sequence[str] = (),
     transform: Transform | None = None,
     channels: str = "last",
-    tokens: bool = False,
+    tokens: bool | int = False,
     levels: tuple[float, ...] | Literal["range"] | None = None,
     target: Target | None = None,
 ) -> Federation:
@@ -45,6 +45,7 @@ def from_arrays(
     Images of bytes are scaled to -1 … 1; so are those of 16 bits (`uint16`), from the range that all clients' images
     have together, or from `levels`; and those of floats, if you give their levels or say "range".
     With `tokens`, inputs are whole numbers that stand for words; without, whole numbers are features like all others.
+    There are as many tokens as classes, unless `tokens` says how many: so texts can be told apart into a few classes.
     Targets are classes (n), with `tokens` also the next one at every place (n, length), masks (n, height, width) with a
     class for every pixel (-100 does not count in these two), labels (n, labels) of 0 and 1, or floats: numbers (n) or
     (n, numbers). `target` says which of them, where it is not plain.
@@ -53,7 +54,7 @@ def from_arrays(
     Frames of pandas or polars are taken as arrays; their columns go by name. Several inputs per example are a dict or
     tuple of arrays, of which whole numbers stay whole numbers: the network is yours.
     """
-    form = _Form(channels, tokens)
+    form = _Form(channels, bool(tokens))
     named = clients if isinstance(clients, Mapping) else {f"client {i}": pair for i, pair in enumerate(clients)}
     if not named:
         raise BadInput(f"{name}: expected at least one client, found none")
@@ -68,7 +69,9 @@ def from_arrays(
     tested = [] if isinstance(test, int | float) else [_part("test part", test, form)]
     check_clients(name, [part.name for part in tested], [len(part.y) for part in tested])
     _check_alike(name, [*parts, *tested])
-    parts, tested, count = _with_targets(name, parts, tested, target, classes, class_names)
+    parts, tested, count = _with_targets(
+        name, parts, tested, target, classes, class_names, None if tokens is True else int(tokens)
+    )
     whole = _joined(parts)
     owners = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
     kept, held = np.arange(len(owners)), np.arange(0)
@@ -194,6 +197,7 @@ def _with_targets(
     target: Target | None,
     classes: int | None,
     class_names: Sequence[str],
+    words: int | None = None,
 ) -> tuple[list[_Part], list[_Part], int]:
     """The parts with targets in the form of their kind, and how many classes (labels, numbers) there are."""
     every = [*parts, *tested]
@@ -202,11 +206,11 @@ def _with_targets(
     if kind in ("labels", "numbers"):
         count = number_of(name, kind, made, classes)
     else:
-        count = _classes(every, made, classes, class_names)
+        count = _classes([] if words else every, made, classes, class_names)
     if class_names and len(class_names) != count:
         raise wrong(name, f"{count} names of classes", f"{len(class_names)}")
     if kind not in ("labels", "numbers"):
-        _check_tokens(every, count)
+        _check_tokens(every, words or count)
         check_classes(name, made, count, gaps=kind != "classes")
     done = [replace(part, y=y) for part, (_, y) in zip(every, made, strict=True)]
     return done[: len(parts)], done[len(parts) :], count
@@ -217,16 +221,16 @@ def _classes(parts: Sequence[_Part], made: Arrays, classes: int | None, class_na
     if classes is not None:
         return classes
     largest = max(int(y.max()) for _, y in made)
-    if parts[0].x.dtype == np.int64:
+    if parts and parts[0].x.dtype == np.int64:
         largest = max(largest, *(int(part.x.max()) for part in parts))
     return len(class_names) or largest + 1
 
 
-def _check_tokens(parts: Sequence[_Part], classes: int) -> None:
+def _check_tokens(parts: Sequence[_Part], tokens: int) -> None:
     for part in parts:
-        outside = int(((part.x < 0) | (part.x >= classes)).sum()) if part.x.dtype == np.int64 else 0
+        outside = int(((part.x < 0) | (part.x >= tokens)).sum()) if part.x.dtype == np.int64 else 0
         if outside:
-            raise wrong(part.name, f"tokens from 0 to {classes - 1}", f"{outside} outside")
+            raise wrong(part.name, f"tokens from 0 to {tokens - 1}", f"{outside} outside")
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
