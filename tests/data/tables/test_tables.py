@@ -537,3 +537,28 @@ def test_a_number_to_predict_is_no_class_and_nothing_is_told_of_it(tmp_path):
         from_table(path, label="days", target="numbers")
     with pytest.raises(BadInput, match='"classes" or "numbers", not \'labels\''):
         from_table(path, label="days", target="labels")
+
+
+def test_times_with_a_zone_are_the_same_moments_in_utc():
+    times = pd.date_range("2026-01-01", periods=8, tz="Europe/Berlin")
+    frame = pd.DataFrame({"client": ["a", "b"] * 4, "when": times, "label": ["x", "x", "y", "y"] * 2})
+    plain = frame.assign(when=times.tz_convert("UTC").tz_localize(None))
+    zoned, utc = (from_frames(each) for each in (frame, plain))
+    assert torch.equal(zoned.source.train.x, utc.source.train.x)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            ["0,5", "1,5", "2,5", "3,5"],
+            r"column 'a' to be numbers, found texts such as '0,5'; declare numbers = \['a'\]",
+        ),
+        (["<5", "5.5", "7.1", "9.1"], r"column 'a' to be numbers, found 1 of 4 different cells that are none: '<5'"),
+    ],
+)
+def test_numbers_that_a_frame_has_as_texts_are_not_taken_for_categories(cells, message):
+    frame = pd.DataFrame({"client": ["a", "b"] * 4, "a": cells * 2, "label": ["x", "x", "y", "y"] * 2})
+    with pytest.raises(BadInput, match=message):
+        from_frames(frame)
+    assert len(from_frames(frame, categories=["a"]).source.preparation.inputs) == 4

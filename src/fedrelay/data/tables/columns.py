@@ -95,11 +95,7 @@ def _numbers(raw: Raw, name: str, column: Any, wanted: Kind | None) -> Column:
 
 def _dates(column: Any) -> Column:
     """A column that came as dates or times."""
-    moments = (
-        column.cast("timestamp[us]", safe=False)
-        if "tz=" not in str(column.type)
-        else column.cast("timestamp[us, tz=UTC]")
-    )
+    moments = column.cast("timestamp[us]", safe=False)  # of a time with a zone: the same moment in UTC
     days = moments.to_numpy().astype("datetime64[us]")
     values = (days - np.datetime64(0, "us")) / np.timedelta64(1, "D")
     return Column("date", np.array(values, dtype=np.float64))  # NaT becomes NaN
@@ -124,7 +120,7 @@ class _Typing:
         if wanted == "date" or (wanted is None and self._all(is_date)):
             order = day_first(self.where, self.name, self.hard, self.day_first)
             return replace(self._as("date", partial(days, self.where, self.name, bool(order))), day_first=order)
-        if self.delimiter is not None and not all(CODE.fullmatch(cell) for cell in self.known):
+        if not all(CODE.fullmatch(cell) for cell in self.known):
             self._refuse_mixed()
         return Column("category", self.cells)
 
@@ -176,6 +172,8 @@ class _Typing:
             if self.hard and len(odd) <= len(self.hard) / 2:
                 hint = f"mend them, or declare categories = [{self.name!r}] if these are words"
                 found = f"{len(odd)} of {len(self.hard)} different cells that are none: {shown(odd)}; {hint}"
+                if not odd:  # of a frame, which has types and calls this one text
+                    found = f"texts such as {self.hard[0]!r}; declare {kind} = [{self.name!r}], or categories"
                 raise wrong(self.where, f"column {self.name!r} to be {kind}", found)
 
 
