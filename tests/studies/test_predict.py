@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from fedrelay.data.own import from_arrays, from_folder, from_table
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic, Own
 from fedrelay.studies.predict import predict
+from fedrelay.tasks import Quantile
 
 
-def trained(folder: Path, federation, model=None, **tables) -> Path:
-    task = fr.Task.of(model or Logistic(), federation)
-    algorithm = fr.method(local=fr.Sgd(lr=0.5, batch=8), fraction=1.0)
+def trained(folder: Path, federation, model=None, *, loss=None, lr=0.5) -> Path:
+    task = fr.Task.of(model or Logistic(), federation, loss=loss)
+    algorithm = fr.method(local=fr.Sgd(lr=lr, batch=8), fraction=1.0)
     options = {"rounds": 5, "federation": federation}
     for _ in Recorder(folder, algorithm, Inline(federation, task, seed=0), federation.test, **options).run():
         pass
@@ -135,6 +137,33 @@ def test_a_new_table_is_prepared_as_the_one_that_was_trained_on(hospital, tmp_pa
 def test_a_table_of_other_columns_or_words_is_refused(hospital, tmp_path, text, message):
     with pytest.raises(BadInput, match=message):
         predict(hospital, written(tmp_path / "new.csv", text))
+
+
+def test_one_output_for_two_classes_is_told_as_classes_with_their_chances(tmp_path):
+    rng = np.random.default_rng(0)
+    federation = from_arrays([points(rng), points(rng)], class_names=("low", "high"))
+    run = trained(tmp_path / "run", federation, loss="binary_cross_entropy")
+    weights = torch.load(run / "model.pt", weights_only=True)
+    logit = np.array([4.0, -4.0]) @ weights["head.weight"].numpy()[0] + float(weights["head.bias"])
+    found = predict(run, written(tmp_path / "new.csv", "a,b,label\n4,-4,high\n0,0,low\n"))
+    assert [row["prediction"] for row in found.rows] == ["high", "low"]
+    assert found.rows[0]["p(high)"] == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-5)
+    assert found.accuracy == 1.0
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("mse", 1), (Quantile(quantiles=(0.1, 0.5, 0.9)), 3)])
+def test_numbers_are_predicted_for_a_table_that_has_its_label_column(tmp_path, loss, outputs):
+    rows = "".join(f"{client},{a},{0.5 * a + 0.25}\n" for client in "xy" for a in range(20))
+    table = written(tmp_path / "stay.csv", "client,a,days\n" + rows)
+    run = trained(tmp_path / "run", from_table(table, label="days", target="numbers"), loss=loss, lr=0.05)
+    found = predict(run, table)
+    weights = torch.load(run / "model.pt", weights_only=True)
+    assert weights["head.weight"].shape == (outputs, 1)
+    title = "output" if outputs == 1 else "output 0"
+    difference = found.rows[19][title] - found.rows[0][title]
+    scale = json.loads((run / "preparation.json").read_text())["numbers"][0]["deviation"]
+    assert difference == pytest.approx(19 / scale * float(weights["head.weight"][0, 0]), abs=1e-4)
+    assert found.accuracy is None
 
 
 # --- arrays

@@ -31,7 +31,7 @@ from fedrelay.models.described import build_model, describe_model
 from fedrelay.models.inputs import spread
 from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, dumps, load
 from fedrelay.runs.results import named
-from fedrelay.tasks import CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
+from fedrelay.tasks import BinaryCrossEntropy, CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
 from fedrelay.types import Vector
 
 FORMAT = 1
@@ -88,6 +88,8 @@ def facts_of(workspaces: Workspaces, examples: Store | None, federation: Federat
         "shape": task.shape,
         "stored": None if some is None else stored_as(some if source is None else source.train),
         "tells_classes": isinstance(task.loss, CrossEntropy),
+        "yes_or_no": isinstance(task.loss, BinaryCrossEntropy) and task.target == "classes",
+        "outputs": task.outputs,
         "classes": task.classes,
         "class_names": list(named(() if source is None else source.class_names, task.classes)),
         "transform": None if some is None else describe_transform(some.transform),
@@ -167,6 +169,11 @@ class Trained:
         return bool(self.facts["tells_classes"])
 
     @property
+    def yes_or_no(self) -> bool:
+        """Whether the one output is the logit of the second of two classes."""
+        return bool(self.facts.get("yes_or_no"))
+
+    @property
     def transform(self) -> Transform | None:
         """How stored inputs are scaled; one of the user's own is refused, because it is not in the folder."""
         found = self.facts["transform"]
@@ -212,7 +219,8 @@ class Trained:
                 f"the network of {self.folder} is your own ({self.facts['model']['is']}), and its code is not in the "
                 f"folder: fedrelay.load_model({str(self.folder)!r}, network=…) fills it with the weights of {MODEL}"
             )
-        return spread(model(self.shape, int(self.facts["classes"])), self.shape)
+        outputs = self.facts.get("outputs", self.facts["classes"])  # older runs: one for every class
+        return spread(model(self.shape, int(outputs)), self.shape)
 
     def _filled(self, network: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Module:
         try:

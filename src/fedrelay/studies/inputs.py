@@ -172,7 +172,8 @@ def of_table(trained: Trained, path: Path) -> Asked:
         label, client = str(section.get("label", "label")), str(section.get("client", "client"))
         x = _numbers(trained, raw, [name for name in raw.names if name not in (label, client)])
     check_some(path, len(x))
-    labels = words(raw, label).tolist() if label in raw.names else []
+    judged = label in raw.names and (trained.tells_classes or trained.yes_or_no)
+    labels = words(raw, label).tolist() if judged else []
     y = None if all(each is None for each in labels) else _codes(trained, path, label, labels)
     return Asked(_examples(trained, x, y), "row", _numbered(x), labelled=y is not None)
 

@@ -45,7 +45,10 @@ def predict(folder: Path | str, data: str, *, client: str | None = None, data_di
     network = trained.network(client=client)
     wanted = asked(trained, str(data), data_dir)
     output = torch.cat(list(outputs(network, wanted.examples)))
-    if not trained.tells_classes:
+    if trained.yes_or_no:
+        output = output.reshape(len(output), 1)
+        output = torch.cat((torch.zeros_like(output), output), dim=1)  # the softmax of these is the sigmoid
+    elif not trained.tells_classes:
         return Predictions(numbers(wanted, output))
     if output.ndim > 2:
         return Predictions(tokens(wanted, output))
