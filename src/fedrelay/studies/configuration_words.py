@@ -93,7 +93,7 @@ WORDS = {
     "iterations": "how often groups are improved",
     "keep": "which model a client sends: that after its last epoch, or that which is best on its own validation part",
     "laps": "how often a chain goes through its clients in a round",
-    "layers": "how many there are",
+    "layers": "how many, or which of them",
     "length": "words in an example",
     "lr": "the learning rate",
     "max_clients": "no group has more clients",
