@@ -89,6 +89,20 @@ COUNTS: list[tuple[Model, tuple[int, ...], int, int, int]] = [
     ),
     (FedelmyCnn(), (3, 32, 32), 10, conv(3, 128, 3) + 2 * conv(128, 128, 3) + linear(4 * 4 * 128, 10), 319_242),
     (
+        FedelmyCnn("domains"),
+        (3, 32, 32),
+        7,
+        conv(3, 6, 5) + conv(6, 16, 5) + linear(5 * 5 * 16, 120) + linear(120, 84) + linear(84, 7),
+        61_751,
+    ),
+    (
+        FedelmyCnn("tiny"),
+        (3, 64, 64),
+        200,
+        conv(3, 32, 3) + conv(32, 64, 3) + linear(16 * 16 * 64, 128) + linear(128, 200),
+        2_142_472,
+    ),
+    (
         PflCnn(),
         (3, 32, 32),
         10,
@@ -113,6 +127,8 @@ SMALL: list[tuple[Model, tuple[int, ...], int]] = [
     (LeafCnn(), (1, 9, 8), 5),
     (ClusteredCnn(), (3, 22, 19), 10),
     (FedelmyCnn(), (3, 18, 22), 10),
+    (FedelmyCnn("domains"), (3, 17, 16), 7),
+    (FedelmyCnn("tiny"), (3, 9, 6), 5),
     (PflCnn(), (3, 11, 12), 10),
     (ResNet18(), (3, 12, 16), 10),
     (ResNet18(norm="group"), (1, 16, 12), 10),
@@ -330,6 +346,10 @@ def as_published(model: Model, x: torch.Tensor, w: list[tuple[torch.Tensor, torc
             return f(3, F.relu(f(2, relu_pool(c(1, F.relu(c(0, x)))))))
         case ClusteredCnn():
             return f(4, F.relu(f(3, c(2, relu_pool(c(1, relu_pool(c(0, x))))))))
+        case FedelmyCnn(variant="domains"):
+            return f(4, F.relu(f(3, F.relu(f(2, relu_pool(c(1, relu_pool(c(0, x)))))))))
+        case FedelmyCnn(variant="tiny"):
+            return f(3, F.relu(f(2, relu_pool(c(1, relu_pool(c(0, x, 1)), 1)))))
         case FedelmyCnn():
             return f(3, F.relu(c(2, relu_pool(c(1, relu_pool(c(0, x)))))))
     raise AssertionError(model)
@@ -367,6 +387,8 @@ def test_pooling_before_relu_gives_the_published_network_and_its_gradients(
         (LeafCnn(), 4),
         (ClusteredCnn(), 18),
         (FedelmyCnn(), 18),
+        (FedelmyCnn("domains"), 16),
+        (FedelmyCnn("tiny"), 4),
         (ResNet18(), 9),
     ],
     ids=named,

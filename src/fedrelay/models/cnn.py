@@ -7,6 +7,7 @@ where it can: it draws its mask in the order of memory, so what it drops then do
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -172,16 +173,51 @@ class ClusteredCnn:
 
 @dataclass(frozen=True)
 class FedelmyCnn:
-    """Three 3x3 convolutions of 128 filters and the head (FedELMY 2024, App. D.5)."""
+    """The CNN of FedELMY's tables, which is another one for every data set (FedELMY 2024, App. D.5, and its code).
 
+    `cifar10` has three 3x3 convolutions of 128 filters and the head. `domains` (PACS, Office-Caltech-10) has two 5x5
+    convolutions of 6 and 16 filters and linear layers of 120 and 84: the classic LeNet-5. `tiny` (Tiny-ImageNet) has
+    two 3x3 convolutions (same size) of 32 and 64 filters and a linear layer of 128.
+    """
+
+    variant: Literal["cifar10", "domains", "tiny"] = "cifar10"
+    """For which data the network was made."""
     loss: ClassVar[str] = "cross_entropy"
 
+    def __post_init__(self) -> None:
+        one_of(self.variant, tuple(_FEDELMY), "variant", "fedelmy_cnn")
+
     def __call__(self, shape: tuple[int, ...], classes: int, /) -> Network:
-        channels, height, width = image(shape, "fedelmy_cnn", 18)
-        body = nn.Sequential(
-            *_halved(channels, 128, 3), *_halved(128, 128, 3), nn.Conv2d(128, 128, 3), _relu(), nn.Flatten()
-        )
-        return Network(body, linear_head(128 * _third(height) * _third(width), classes, "fedelmy_cnn"))
+        body, width = _FEDELMY[self.variant](shape)
+        return Network(body, linear_head(width, classes, "fedelmy_cnn"))
+
+
+def _fedelmy_cifar10(shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+    channels, height, width = image(shape, "fedelmy_cnn", 18)
+    body = nn.Sequential(
+        *_halved(channels, 128, 3), *_halved(128, 128, 3), nn.Conv2d(128, 128, 3), _relu(), nn.Flatten()
+    )
+    return body, 128 * _third(height) * _third(width)
+
+
+def _fedelmy_domains(shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+    channels, height, width = image(shape, "fedelmy_cnn", 16)
+    rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
+    layers = [nn.Flatten(), nn.Linear(16 * rows * columns, 120), _relu(), nn.Linear(120, 84), _relu()]
+    return nn.Sequential(*_halved(channels, 6, 5), *_halved(6, 16, 5), *layers), 84
+
+
+def _fedelmy_tiny(shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+    channels, height, width = image(shape, "fedelmy_cnn", 4)
+    layers = [nn.Flatten(), nn.Linear(64 * (height // 4) * (width // 4), 128), _relu()]
+    return nn.Sequential(*_halved(channels, 32, 3, padding=1), *_halved(32, 64, 3, padding=1), *layers), 128
+
+
+_FEDELMY: dict[str, Callable[[tuple[int, ...]], tuple[nn.Sequential, int]]] = {
+    "cifar10": _fedelmy_cifar10,
+    "domains": _fedelmy_domains,
+    "tiny": _fedelmy_tiny,
+}
 
 
 def _third(side: int) -> int:
