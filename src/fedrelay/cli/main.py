@@ -112,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     page.set_defaults(command=run_report)
 
     cli_model.add_export(command("export", "Write the model of a finished run for use elsewhere."))
+    cli_model.add_features(command("features", "Draw the features of test examples under the model of finished runs."))
     cli_model.add_predict(command("predict", "Predict with the model of a finished run."))
     return root
 

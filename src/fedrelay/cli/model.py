@@ -1,4 +1,4 @@
-"""The command line for the model of a finished run: take it elsewhere, or predict with it."""
+"""The command line for the model of a finished run: take it elsewhere, predict with it, or look at its features."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fedrelay import files
 from fedrelay.cli import data as cli_data
 from fedrelay.errors import BadInput
 from fedrelay.runs.results import table
+from fedrelay.studies import features
 from fedrelay.studies.export import export
 from fedrelay.studies.predict import predict
 
@@ -65,4 +66,38 @@ def run_predict(options: argparse.Namespace) -> int:
     if found.accuracy is not None:
         rest = "" if found.judged == len(found.rows) else f" ({len(found.rows) - found.judged} have no label)"
         ERR.print(f"{found.right} of {found.judged} are right: {found.accuracy:.1%}{rest}", highlight=False)
+    return 0
+
+
+def add_features(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay features`."""
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of finished runs")
+    text = "the page (.html) or picture (.svg) to write (default: features.html)"
+    parser.add_argument("--out", type=Path, default=Path("features.html"), metavar="FILE", help=text)
+    parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
+    text = f"draw so many of the test examples (default: {features.POINTS})"
+    parser.add_argument("--points", type=int, default=features.POINTS, help=text)
+    text = f"how many neighbours t-SNE keeps together (default: {features.PERPLEXITY:g})"
+    parser.add_argument("--perplexity", type=float, default=features.PERPLEXITY, help=text)
+    parser.add_argument("--seed", type=int, default=0, help="of the examples that are drawn, and of t-SNE (default: 0)")
+    _add_client(parser)
+    cli_data.add_folder(parser)
+    parser.set_defaults(command=run_features)
+
+
+def run_features(options: argparse.Namespace) -> int:
+    placed = features.draw(
+        options.folders,
+        options.out,
+        force=options.force,
+        points=options.points,
+        perplexity=options.perplexity,
+        seed=options.seed,
+        client=options.client,
+        data_dir=options.data_dir,
+    )
+    for one in placed:
+        text = f"{one.name}: {len(one.labels)} of {one.of} test examples; the nearest is of the same class for"
+        OUT.print(f"{text} {one.alike.mean():.1%}", markup=False, highlight=False, soft_wrap=True)
+    OUT.print(f"Wrote {options.out}", soft_wrap=True)
     return 0

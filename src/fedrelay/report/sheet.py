@@ -27,8 +27,11 @@ def sheet(
     rows: Sequence[str],
     columns: Sequence[Column],
     figures: Sequence[Figure],
+    *,
+    what: str,
+    pictures_first: bool = False,
 ) -> str:
-    """The page; names and notes are text, whatever they contain."""
+    """The page; names and notes are text, whatever they contain. `what` is what the rows are."""
     environment = Environment(
         loader=PackageLoader("fedrelay.report", "template"),
         autoescape=True,
@@ -41,6 +44,9 @@ def sheet(
         title=title,
         headline=headline,
         notes=notes,
+        what=what,
+        pictures_first=pictures_first,
+        marked=any(column.best for column in columns),
         rows=rows,
         columns=columns,
         figures=figures,

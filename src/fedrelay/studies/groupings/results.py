@@ -123,7 +123,7 @@ def page(findings: Findings, title: str) -> str:
         mix(number, name, made, findings.class_names)
         for number, (name, made) in enumerate(zip(names, findings.made, strict=True))
     ]
-    return sheet(title, headline(findings, names), notes(findings), names, columns, figures)
+    return sheet(title, headline(findings, names), notes(findings), names, columns, figures, what="Grouping")
 
 
 def headline(findings: Findings, names: Sequence[str]) -> str:
