@@ -4,18 +4,18 @@ import hashlib
 import http.server
 import io
 import socket
-import tarfile
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from archive_files import tar_of, zip_of
+from filelock import FileLock
 from rich.console import Console
 
 from fedrelay.data import download
-from fedrelay.data.download import fetch, get_source, unpack
+from fedrelay.data.download import fetch, get_source
 from fedrelay.data.locate import Layout
 from fedrelay.data.sources import FILES, FileSource, Remote
 from fedrelay.errors import BadInput, RunFailed
@@ -117,24 +117,6 @@ def quiet() -> Console:
     return Console(file=io.StringIO())
 
 
-def tar_of(members: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return stream.getvalue()
-
-
-def zip_of(members: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return stream.getvalue()
-
-
 def test_a_file_is_fetched_whole_and_checked(site, tmp_path):
     site.files["a"] = DATA
     fetch(f"{site.url}/a", tmp_path / "new" / "a", checksum=SHA)
@@ -226,7 +208,7 @@ def test_a_data_set_is_fetched_unpacked_and_then_left_alone(site, tmp_path):
     source = source_of(Remote(f"{site.url}/set.tar.gz", "set.tar.gz", checksum, unpack="."))
     assert get_source(source, tmp_path, console=quiet()) == tmp_path
     assert (tmp_path / "place" / "file.bin").read_bytes() == DATA
-    assert [path.name for path in tmp_path.iterdir()] == ["place"]
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["place"]
     get_source(source, tmp_path, console=quiet())
     assert len(site.asked) == 1
 
@@ -285,48 +267,6 @@ def test_an_archive_that_does_not_hold_the_files_is_an_error(site, tmp_path):
         get_source(source, tmp_path, console=quiet())
 
 
-@pytest.mark.parametrize("name", ["../outside", "inside/../../outside", "/../outside"])
-@pytest.mark.parametrize("make", [tar_of, zip_of])
-def test_no_member_of_an_archive_leaves_the_folder(tmp_path, make, name):
-    archive, folder = tmp_path / "archive", tmp_path / "deep" / "folder"
-    archive.write_bytes(make({"first": b"fine", name: b"bad"}))
-    with pytest.raises(BadInput, match="archive: expected members inside the folder"):
-        unpack(archive, folder)
-    assert list(folder.iterdir()) == []  # not even the fine one
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "deep"]
-
-
-def test_a_link_that_leaves_the_folder_is_refused(tmp_path):
-    archive = tmp_path / "archive.tar"
-    with tarfile.open(archive, "w") as tar:
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "../.."
-        tar.addfile(link)
-    with pytest.raises(BadInput, match="found one that leaves it"):
-        unpack(archive, tmp_path / "folder")
-
-
-@pytest.mark.parametrize("make", [tar_of, zip_of])
-def test_a_truncated_archive_is_named_and_nothing_is_unpacked(tmp_path, make):
-    archive, folder = tmp_path / "archive", tmp_path / "folder"
-    whole = make({"a": DATA, "b": bytes(100_000)})
-    archive.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BadInput, match="archive: expected a whole tar or zip file, found a damaged one"):
-        unpack(archive, folder)
-    assert list(folder.iterdir()) == []
-
-
-def test_unpacking_into_a_folder_that_is_there_keeps_what_is_in_it(tmp_path):
-    archive, folder = tmp_path / "archive.zip", tmp_path / "folder"
-    (folder / "place").mkdir(parents=True)
-    (folder / "place" / "mine").write_bytes(b"mine")
-    (folder / "place" / "a").write_bytes(b"old")
-    archive.write_bytes(zip_of({"place/a": b"new", "place/b/c": b"deep"}))
-    unpack(archive, folder)
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert found == {"place/mine": b"mine", "place/a": b"new", "place/b/c": b"deep"}
-
-
 def test_a_wrong_archive_that_is_already_there_is_named(site, tmp_path):
     (tmp_path / "set.zip").write_bytes(b"something else")
     source = source_of(Remote(f"{site.url}/set.zip", "set.zip", SHA, unpack="."))
@@ -340,3 +280,47 @@ def test_get_looks_in_the_data_folder(tmp_path: Path, monkeypatch):
     (tmp_path / "shakespeare").mkdir()
     (tmp_path / "shakespeare" / "input.txt").write_text("here")
     assert download.get("shakespeare") == tmp_path
+
+
+def test_more_bytes_than_the_publisher_says_are_not_taken_in(site, tmp_path):
+    site.files["a"] = DATA
+    with pytest.raises(RunFailed, match=r"/a: expected 1,000 bytes, found more; it was thrown away"):
+        fetch(f"{site.url}/a", tmp_path / "a", checksum=SHA, size=1000)
+    assert list(tmp_path.iterdir()) == []
+    fetch(f"{site.url}/a", tmp_path / "a", checksum=SHA, size=len(DATA))
+    assert (tmp_path / "a").read_bytes() == DATA
+
+
+def test_every_file_of_every_publisher_has_a_sha256():
+    remotes = [remote for source in FILES.values() for remote in source.remotes]
+    assert len(remotes) > 15
+    assert [r.url for r in remotes if not (r.checksum or "").startswith("sha256:") or len(r.checksum) != 71] == []
+    assert {r.url.partition("/housenumbers")[0] for r in remotes if not r.url.startswith("https:")} == {
+        "http://ufldl.stanford.edu"
+    }
+
+
+def test_unpacking_that_was_killed_is_done_again_and_what_it_left_is_removed(site, tmp_path):
+    site.files["set.zip"] = zip_of({"place/file.bin": DATA, "place/other.bin": b"the last"})
+    source = source_of(Remote(f"{site.url}/set.zip", "set.zip", None, unpack="."))
+    # As it is after a kill in the middle: the archive, a part of what it holds, and the folder it was unpacked in.
+    (tmp_path / "set.zip").write_bytes(site.files["set.zip"])
+    (tmp_path / ".unpacking-set.zip-abc").mkdir()
+    (tmp_path / ".unpacking-set.zip-abc" / "half").write_bytes(b"x")
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "file.bin").write_bytes(DATA)
+    get_source(source, tmp_path, console=quiet())
+    assert (tmp_path / "place" / "other.bin").read_bytes() == b"the last"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".fedrelay-example.lock", "place"]
+    assert site.asked == []  # the archive was there
+
+
+def test_a_data_set_is_fetched_by_one_process_at_a_time(site, tmp_path):
+    source = source_of(Remote(f"{site.url}/a", "place/file.bin", None))
+    with FileLock(tmp_path / ".fedrelay-example.lock"), pytest.raises(BadInput, match="by another process: wait"):
+        get_source(source, tmp_path, console=quiet())
+
+
+def test_no_message_about_files_to_fetch_is_too_long_to_read(tmp_path):
+    for source in FILES.values():
+        assert len(download.by_hand(source, Path("/home/somebody/.cache/fedrelay/data"), "there is no network")) < 1000

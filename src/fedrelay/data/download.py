@@ -1,4 +1,4 @@
-"""Fetches data sets from their publishers: checked, resumed where it stopped, unpacked without leaving the folder.
+"""Fetches data sets from their publishers: checked, resumed where it stopped, unpacked whole or not at all.
 
 Not pooch 1.9, which begins a file anew when the connection breaks off (some of ours are gigabytes), brings requests
 with it, and unpacks member by member into the final folder, so that a damaged archive leaves half of itself there.
@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import tarfile
-import tempfile
 import time
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from itertools import groupby
+from pathlib import Path
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from fedrelay import files
-from fedrelay.data.locate import data_folder
+from fedrelay.data.archives import sweep, unpack
+from fedrelay.data.locate import data_folder, ways
 from fedrelay.data.sources import FileSource, Remote, named
 from fedrelay.errors import BadInput, RunFailed
 
 CHUNK = 1 << 18
 PATIENCE = 30.0  # seconds without a byte
 TRIES = 4
+LARGEST = 16 << 30
+"""Bytes of a download whose size is not published; the largest of ours (Stack Overflow) has a quarter of it."""
 BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
 
 
@@ -40,16 +41,14 @@ def get(name: str, data_dir: Path | str | None = None, *, console: Console | Non
 
 def get_source(source: FileSource, folder: Path, *, console: Console | None = None) -> Path:
     """Download the files of this source; without a network, or where nobody may be asked, say what to put where."""
-    wanted = [r for r in source.remotes if r.extra and not (folder / r.to).exists()]
-    if not source.present(folder):
-        wanted = list(source.remotes)
-    elif not wanted:
+    wanted = missing(source, folder)
+    if not wanted and source.present(folder):
         return folder
     if not wanted:
         raise BadInput(by_hand(source, folder, "its publisher gives no address that a program may fetch it from"))
     try:
-        with _progress(console) as progress:
-            for remote in wanted:
+        with _alone(source, folder), _progress(console) as progress:
+            for remote in missing(source, folder):  # another process may have brought them meanwhile
                 _get_file(remote, folder, progress)
     except BROKEN as error:
         raise RunFailed(by_hand(source, folder, f"the download failed ({_reason(error)})")) from error
@@ -58,24 +57,55 @@ def get_source(source: FileSource, folder: Path, *, console: Console | None = No
     return folder
 
 
+def missing(source: FileSource, folder: Path) -> list[Remote]:
+    """What is to be fetched. An archive that still lies there is too: it was not unpacked to its end."""
+    if not source.present(folder):
+        return list(source.remotes)
+    there = [(remote, (folder / remote.to).exists()) for remote in source.remotes]
+    return [remote for remote, here in there if (remote.unpack is not None and here) or (remote.extra and not here)]
+
+
+@contextmanager
+def _alone(source: FileSource, folder: Path) -> Iterator[None]:
+    """Nobody else may fetch this data set meanwhile; the lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f".fedrelay-{source.name}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BadInput(f"{source.name} is being fetched into {folder} by another process: wait for it") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def by_hand(source: FileSource, folder: Path, why: str) -> str:
     """Which files to put where."""
     lines = [f"{source.name} cannot be fetched: {why}."]
     if source.remotes:
         lines.append("What has come so far is kept: run the same command again, or fetch these files yourself:")
-        lines += [
-            f"  {remote.url}\n    to {folder / remote.to}{_afterwards(remote, folder)}" for remote in source.remotes
-        ]
+        lines += [_named(list(some), folder) for _, some in groupby(source.remotes, _site)]
     else:
         lines.append(f"Get it from {source.page}")
-    lines.append("In the end there must be one of:")
-    lines += [f"  {folder}/{layout}" for layout in source.layouts]
+    lines += ["In the end there must be one of:", ways(folder, source.layouts)]
     return "\n".join(lines)
 
 
-def _afterwards(remote: Remote, folder: Path) -> str:
-    unpack = f", and unpack it into {folder / remote.unpack}" if remote.unpack is not None else ""
-    return f" ({remote.checksum or 'no published checksum known'}){unpack}"
+def _site(remote: Remote) -> tuple[str, str]:
+    """Where a file comes from, and the folder it goes to."""
+    return remote.url.rpartition("/")[0], remote.to.rpartition("/")[0]
+
+
+def _named(remotes: list[Remote], folder: Path) -> str:
+    """Files of one place: several in few words, as a message is not to be longer than people read."""
+    site, place = _site(remotes[0])
+    if len(remotes) > 1:
+        names = ", ".join(remote.url.rpartition("/")[2] for remote in remotes)
+        return f"  from {site}/ to {folder / place}: {names}"
+    (remote,) = remotes
+    unpacked = f", and unpack it into {folder / remote.unpack}" if remote.unpack is not None else ""
+    return f"  {remote.url}\n    to {folder / remote.to} ({remote.checksum or 'no published checksum known'}){unpacked}"
 
 
 def _reason(error: BaseException) -> str:
@@ -85,27 +115,31 @@ def _reason(error: BaseException) -> str:
 def _get_file(remote: Remote, folder: Path, progress: Progress) -> None:
     target = folder / remote.to
     if not target.exists():
-        fetch(remote.url, target, checksum=remote.checksum, progress=progress)
+        fetch(remote.url, target, checksum=remote.checksum, size=remote.size, progress=progress)
     elif remote.checksum is not None and digest(target, remote.checksum) != remote.checksum:
         raise BadInput(
             f"{target}: expected {remote.checksum}, found {digest(target, remote.checksum)}: remove it first"
         )
     if remote.unpack is not None:
-        unpack(target, folder / remote.unpack)
+        sweep(target, folder / remote.unpack)
+        unpack(target, folder / remote.unpack, most=remote.unpacked)
         target.unlink()
 
 
-def fetch(url: str, target: Path, *, checksum: str | None = None, progress: Progress | None = None) -> None:
-    """Download one file. It is called `target` only when it is whole and its checksum is right.
+def fetch(
+    url: str, target: Path, *, checksum: str | None = None, size: int | None = None, progress: Progress | None = None
+) -> None:
+    """Download one file. It is called `target` only when it is whole and its size and checksum are right.
 
-    Until then it is target.part, which a later call continues.
+    Until then it is target.part, which a later call continues. A file that is larger than its publisher says is not
+    taken in: it would fill the disk before its checksum is known.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     bar = progress.add_task(target.name, total=None) if progress is not None else None
     for tries in range(1, TRIES + 1):
         try:
-            _continue(url, part, progress, bar)
+            _continue(url, part, size, progress=progress, bar=bar)
             break
         except BROKEN as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500  # asking again changes nothing
@@ -115,9 +149,9 @@ def fetch(url: str, target: Path, *, checksum: str | None = None, progress: Prog
     if checksum is not None:
         found = digest(part, checksum)
         if found != checksum:
-            size = part.stat().st_size
+            count = part.stat().st_size
             _discard(part)
-            raise RunFailed(f"{url}: expected {checksum}, found {found} ({size} bytes); it was thrown away")
+            raise RunFailed(f"{url}: expected {checksum}, found {found} ({count} bytes); it was thrown away")
     files.publish(part, target)
     _stamp(part).unlink(missing_ok=True)
 
@@ -139,7 +173,9 @@ def _discard(part: Path) -> None:
     _stamp(part).unlink(missing_ok=True)
 
 
-def _continue(url: str, part: Path, progress: Progress | None, bar: TaskID | None) -> None:
+def _continue(
+    url: str, part: Path, expected: int | None, *, progress: Progress | None = None, bar: TaskID | None = None
+) -> None:
     """Ask for what is missing of `part` and append it; a server that sends everything again overwrites it."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "fedrelay"})
@@ -164,7 +200,7 @@ def _continue(url: str, part: Path, progress: Progress | None, bar: TaskID | Non
             _discard(part)
             raise ConnectionError(f"{url} sent another part than was asked for")
         _remember(part, response.headers.get("ETag") or response.headers.get("Last-Modified"))
-        _append(response, part, have, progress, bar)
+        _append(response, part, have, LARGEST if expected is None else expected, progress=progress, bar=bar)
 
 
 def _remember(part: Path, version: str | None) -> None:
@@ -175,13 +211,22 @@ def _remember(part: Path, version: str | None) -> None:
 
 
 def _append(
-    response: http.client.HTTPResponse, part: Path, have: int, progress: Progress | None, bar: TaskID | None
+    response: http.client.HTTPResponse,
+    part: Path,
+    have: int,
+    most: int,
+    *,
+    progress: Progress | None,
+    bar: TaskID | None,
 ) -> None:
     length = response.headers.get("Content-Length")
     total = None if length is None else have + int(length)
     with part.open("r+b" if have else "wb") as stream:
         stream.seek(have)
         while chunk := response.read(CHUNK):
+            if stream.tell() + len(chunk) > most:
+                _discard(part)
+                raise RunFailed(f"{response.url}: expected {most:,} bytes, found more; it was thrown away")
             stream.write(chunk)
             if progress is not None and bar is not None:
                 progress.update(bar, completed=stream.tell(), total=total)
@@ -195,43 +240,3 @@ def _progress(console: Console | None) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console or Console(stderr=True)) as progress:
         yield progress
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar or zip file. A member that would leave the folder is refused, and then nothing is unpacked."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-") as scratch:
-        try:
-            if zipfile.is_zipfile(archive):
-                _unzip(archive, Path(scratch))
-            else:
-                with tarfile.open(archive) as tar:
-                    tar.extractall(scratch, filter="data")
-        except tarfile.FilterError as error:
-            raise BadInput(
-                f"{archive}: expected members inside the folder, found one that leaves it ({error})"
-            ) from None
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
-            raise BadInput(f"{archive}: expected a whole tar or zip file, found a damaged one ({error})") from None
-        _move(Path(scratch), folder)
-
-
-def _unzip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        for member in opened.infolist():
-            name = PurePosixPath(member.filename.replace("\\", "/"))
-            if name.is_absolute() or ".." in name.parts or ":" in "".join(name.parts[:1]):
-                raise BadInput(f"{archive}: expected members inside the folder, found {member.filename!r}")
-        opened.extractall(folder)
-
-
-def _move(source: Path, target: Path) -> None:
-    """Everything of one folder into another: what is new in one step, what is there already file by file."""
-    for entry in sorted(source.iterdir()):
-        place = target / entry.name
-        if entry.is_dir() and place.is_dir():
-            _move(entry, place)
-        else:
-            if place.is_dir():
-                raise BadInput(f"{place}: expected a file or nothing, found a folder")
-            entry.replace(place)

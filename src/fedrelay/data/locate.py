@@ -12,6 +12,8 @@ import platformdirs
 from fedrelay.errors import BadInput
 
 VARIABLE = "FEDRELAY_DATA"
+UNFINISHED = ".fedrelay-unpacking"
+"""A file in a folder that an archive is being unpacked into, or was when the process was killed."""
 
 
 def data_folder(given: Path | str | None = None) -> Path:
@@ -35,11 +37,21 @@ class Layout:
 
     def missing(self, base: Path) -> tuple[str, ...]:
         """The files that are not in `base`."""
+        if (base / UNFINISHED).exists():
+            return ("the rest of an archive that was not unpacked to its end",)
         return tuple(wanted for wanted in self.files if not any(_there(base, name) for name in wanted.split("|")))
 
     def __str__(self) -> str:
         files = self.files if len(self.files) <= 8 else (*self.files[:3], "…", self.files[-1])
-        return f"{self.folder}/ with " + ", ".join(name.replace("|", " or ") for name in files)
+        return f"{self.folder}/ with " + ", ".join(map(_words, files))
+
+
+def _words(wanted: str) -> str:
+    """Either of two files; `a[.gz]` where one is the other compressed, which keeps messages short."""
+    first, _, second = wanted.partition("|")
+    if second.startswith(first) and "|" not in second:
+        return f"{first}[{second.removeprefix(first)}]"
+    return wanted.replace("|", " or ")
 
 
 def _there(base: Path, name: str) -> bool:
@@ -71,12 +83,22 @@ def _not_found(
 ) -> str:
     if nearest is not None:
         _, layout, base, missing = nearest
-        names = ", ".join(each.replace("|", " or ") for each in missing)
+        names = ", ".join(map(_words, missing))
         found = f"{len(missing)} of the {len(layout.files)} files of {base} are missing: {names}"
     else:
         found = "none of its files are there" if folder.is_dir() else "there is no such folder"
-    ways = "\n".join(f"  {folder}/{layout}" for layout in layouts)
     return (
         f"{name} was not found in {folder}: {found}.\n"
-        f"Run `fedrelay data get {name}`, name another folder (--data-dir or {VARIABLE}), or lay out one of:\n{ways}"
+        f"Run `fedrelay data get {name}`, name another folder (--data-dir or {VARIABLE}), or lay out one of:\n"
+        f"{ways(folder, layouts)}"
     )
+
+
+def ways(folder: Path, layouts: Sequence[Layout]) -> str:
+    """The layouts as lines; several places of the same files are one line."""
+    lines = []
+    for files in dict.fromkeys(layout.files for layout in layouts):
+        first, *others = (layout for layout in layouts if layout.files == files)
+        places = f" (or in {', '.join(f'{layout.folder}/' for layout in others)})" if others else ""
+        lines.append(f"  {folder}/{first}{places}")
+    return "\n".join(lines)

@@ -16,12 +16,17 @@ from fedrelay.errors import BadInput
 
 @dataclass(frozen=True)
 class Remote:
-    """A file at its publisher: where it is put (below the data folder), its checksum, and where it is unpacked."""
+    """A file at its publisher: where it is put (below the data folder), its checksum, and where it is unpacked.
+
+    Checksums and sizes are those of TensorFlow Datasets, TensorFlow Federated and torchvision.
+    """
 
     url: str
     to: str
-    checksum: str | None  # "md5:…" or "sha256:…"; None when no published one is known
+    checksum: str | None  # "sha256:…" (or "md5:…"); None when no published one is known
+    size: int | None = None  # bytes, where it is published
     unpack: str | None = None  # the folder an archive is unpacked into; None for what is no archive
+    unpacked: int | None = None  # the most bytes that may come out of an archive, where the format tells them
     extra: bool = False  # the data set can be read without it
 
 
@@ -58,9 +63,10 @@ def named(name: str) -> FileSource:
     return FILES[name]
 
 
-def _idx(site: str, folder: str, checksums: dict[str, str]) -> tuple[Remote, ...]:
+def _idx(site: str, folder: str, known: dict[str, tuple[int, str]]) -> tuple[Remote, ...]:
     return tuple(
-        Remote(f"{site}/{name}.gz", f"{folder}/{name}.gz", f"md5:{checksum}") for name, checksum in checksums.items()
+        Remote(f"{site}/{name}.gz", f"{folder}/{name}.gz", f"sha256:{checksum}", size)
+        for name, (size, checksum) in known.items()
     )
 
 
@@ -68,32 +74,35 @@ _MNIST = _idx(
     "https://ossci-datasets.s3.amazonaws.com/mnist",  # the publisher's own site refuses downloads
     "MNIST/raw",
     {
-        "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
-        "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
-        "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+        "train-images-idx3-ubyte": (9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        "train-labels-idx1-ubyte": (28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        "t10k-images-idx3-ubyte": (1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        "t10k-labels-idx1-ubyte": (4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     },
 )
 _WRITERS = Remote(
     "https://raw.githubusercontent.com/facebookresearch/qmnist/master/qmnist-train-labels-idx2-int.gz",
     "MNIST/raw/qmnist-train-labels-idx2-int.gz",
-    "md5:0058f8dd561b90ffdd0f734c6a30e5e4",
+    "sha256:2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
+    463_024,
     extra=True,
 )
 _FASHION = _idx(
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    # The publisher's own repository; the site that others name, an S3 website, has no https.
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     "FashionMNIST/raw",
     {
-        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+        "train-images-idx3-ubyte": (26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        "train-labels-idx1-ubyte": (29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        "t10k-images-idx3-ubyte": (4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        "t10k-labels-idx1-ubyte": (5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
     },
 )
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
+_PAPERS = 1 << 20  # bytes of the read-me files beside the data
 _TFF = "https://storage.googleapis.com/tff-datasets-public"
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass"
-_SVHN = "http://ufldl.stanford.edu/housenumbers"
+_SVHN = "http://ufldl.stanford.edu/housenumbers"  # the publisher names no https; the checksums hold what comes
 
 _ENTRIES = (
     FileSource(
@@ -109,8 +118,10 @@ _ENTRIES = (
             Remote(
                 f"{_TORONTO}/cifar-10-binary.tar.gz",
                 "cifar-10-binary.tar.gz",
-                "md5:c32a1d4ab5d03f1284b67883e8d87530",
+                "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+                170_052_171,
                 unpack=".",
+                unpacked=60_000 * 3_073 + _PAPERS,
             ),
         ),
     ),
@@ -127,8 +138,10 @@ _ENTRIES = (
             Remote(
                 f"{_TORONTO}/cifar-100-binary.tar.gz",
                 "cifar-100-binary.tar.gz",
-                "md5:03b5dce01913d631647c71ecec9e9cb8",
+                "sha256:58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+                168_513_733,
                 unpack=".",
+                unpacked=60_000 * 3_074 + _PAPERS,
             ),
         ),
     ),
@@ -168,8 +181,10 @@ _ENTRIES = (
             Remote(
                 "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
                 "EMNIST/gzip.zip",
-                "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+                "sha256:fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
+                561_753_746,
                 unpack="EMNIST",
+                unpacked=561_753_746 + 10 * _PAPERS,  # what it holds is compressed already
             ),
         ),
     ),
@@ -242,8 +257,18 @@ _ENTRIES = (
         licence="for non-commercial use only",
         citation="Netzer et al., Reading digits in natural images with unsupervised feature learning, 2011",
         remotes=(
-            Remote(f"{_SVHN}/train_32x32.mat", "SVHN/train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373"),
-            Remote(f"{_SVHN}/test_32x32.mat", "SVHN/test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3"),
+            Remote(
+                f"{_SVHN}/train_32x32.mat",
+                "SVHN/train_32x32.mat",
+                "sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+                182_040_794,
+            ),
+            Remote(
+                f"{_SVHN}/test_32x32.mat",
+                "SVHN/test_32x32.mat",
+                "sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+                64_275_384,
+            ),
         ),
     ),
     FileSource(
@@ -256,8 +281,16 @@ _ENTRIES = (
         licence="none stated",
         citation="Hull, A database for handwritten text recognition research, 1994",
         remotes=(
-            Remote(f"{_LIBSVM}/usps.bz2", "usps/usps.bz2", "md5:ec16c51db3855ca6c91edd34d0e9b197"),
-            Remote(f"{_LIBSVM}/usps.t.bz2", "usps/usps.t.bz2", "md5:8ea070ee2aca1ac39742fdd1ef5ed118"),
+            Remote(
+                f"{_LIBSVM}/usps.bz2",
+                "usps/usps.bz2",
+                "sha256:3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f",
+            ),
+            Remote(
+                f"{_LIBSVM}/usps.t.bz2",
+                "usps/usps.t.bz2",
+                "sha256:a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e",
+            ),
         ),
     ),
     FileSource(
@@ -266,15 +299,17 @@ _ENTRIES = (
         200,
         tiny_imagenet.tiny_imagenet,
         tiny_imagenet.LAYOUTS,
-        page="http://cs231n.stanford.edu/",
+        page="https://cs231n.stanford.edu/",
         licence="for non-commercial research (ImageNet)",
         citation="Le and Yang, Tiny ImageNet visual recognition challenge, 2015",
         remotes=(
             Remote(
-                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
                 "tiny-imagenet-200.zip",
-                "md5:90528d7ca1a48142e341f4ef8d21d0de",
+                "sha256:6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
+                248_100_043,
                 unpack=".",
+                unpacked=2 * 248_100_043,  # pictures are compressed already, but the lists of boxes are not
             ),
         ),
     ),
