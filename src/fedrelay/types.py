@@ -254,6 +254,8 @@ class Planned:
     """Clients that could not be described and why, said once, in the first round."""
     coming: Mapping[str, Future[Any]] = field(default_factory=dict)
     """What is computed for the next round while this one trains: `learn` takes it into the memo."""
+    server_only: bool = False
+    """Whether nobody trains in this round, because the server works on with what it has; there is no chain then."""
 
 
 class Plan(ABC):
@@ -294,6 +296,11 @@ class Plan(ABC):
 
 class Merge(ABC):
     """How the batons that came back become the next ones. A frozen dataclass."""
+
+    def fitted(self, task: Task, seed: int, /) -> Merge:
+        """The same merge for this model and seed, where it must know what the numbers are of, or draws; a task that it
+        cannot do is refused here, before the first round."""
+        return self
 
     def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         """What the server shares with everybody, and what it keeps for itself, before the first round."""

@@ -26,6 +26,7 @@ from fedrelay.algorithms.fedseq import fedseq
 from fedrelay.algorithms.fedseq2par import fedseq2par
 from fedrelay.algorithms.fedseqinter import fedseqinter
 from fedrelay.algorithms.ida import ida
+from fedrelay.algorithms.maecho import maecho
 from fedrelay.algorithms.moon import moon
 from fedrelay.algorithms.scaffold import scaffold
 from fedrelay.plans.growth import Fixed
@@ -92,6 +93,7 @@ ALGORITHMS: dict[str, Method] = {
     # Their steps do not get shorter of themselves.
     "fedadam": Method(fedadam, rest=Rest(100, 0.02, settings={"server_lr": 0.1})),
     "fedyogi": Method(fedyogi, rest=Rest(100, 0.02, settings={"server_lr": 0.1})),
+    "maecho": Method(maecho),
 }
 """All methods by name."""
 
@@ -122,6 +124,7 @@ __all__ = [
     "fedseqinter",
     "fedyogi",
     "ida",
+    "maecho",
     "method",
     "moon",
     "naivegsp",

@@ -9,6 +9,7 @@ import torch
 
 from fedrelay.errors import within
 from fedrelay.merges.mean import weight
+from fedrelay.tasks import Task
 from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector
 
 
@@ -27,6 +28,9 @@ class Every(Merge):
     def __post_init__(self) -> None:
         if self.period is not None:
             within("period", self.period, least=1)
+
+    def fitted(self, task: Task, seed: int, /) -> Every:
+        return replace(self, merge=self.merge.fitted(task, seed))
 
     def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         shared, server = self.merge.init(params, clients)

@@ -113,8 +113,8 @@ def estimates(logs: Sequence[RoundLog], task: Task, example: torch.Tensor) -> di
     model = task.layout.size * 4
     return {
         "computing_seconds": measures.computing_seconds(
-            [log.examples / log.chains for log in logs],
-            [log.chains for log in logs],
+            [log.examples / log.chains for log in logs if log.chains],
+            [log.chains for log in logs if log.chains],  # in other rounds only the server works
             per_example=operations(task, example),
             per_merge=task.layout.size,
         ),

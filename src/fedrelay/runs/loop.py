@@ -43,12 +43,13 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         raise BadInput(
             "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
         )
+    merge = algorithm.merge.fitted(engine.task, engine.seed)
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
     survey = ClientSurvey(engine, params, pace, home=algorithm.update.at_home(engine.task))
     memo = algorithm.plan.init(survey, engine.sizes, seeds.rng(engine.seed, "plan"))
-    shared, server = algorithm.merge.init(params, len(engine.sizes))
+    shared, server = merge.init(params, len(engine.sizes))
     return State(
         0,
         (Baton(params),),
@@ -121,21 +122,24 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     began = time.perf_counter()
     round = state.round + 1
     planned = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
-    check(planned.chains, round)
-    outcomes = list(engine.run(algorithm.update, planned.chains, state.shared, round))
+    if not planned.server_only:
+        check(planned.chains, round)
+    running = () if planned.server_only else engine.run(algorithm.update, planned.chains, state.shared, round)
+    outcomes = list(running)
     home = at_home(algorithm.update.at_home(engine.task), engine.task)
     if latency is not None and not algorithm.pooled:
         pace = latency.draw(len(engine.sizes), engine.seed)
         outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed, home=home)
     good = [outcome for outcome in outcomes if outcome.reports]
-    if not good and not state.waiting:
+    if not good and not state.waiting and not planned.server_only:
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
     memo = algorithm.plan.learn(planned, back)
     known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups)
-    merged = algorithm.merge(known, ready) if ready else known
+    merge = algorithm.merge.fitted(engine.task, engine.seed)
+    merged = merge(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     log = replace(
