@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 __all__ = ["BadInput", "RunFailed", "within"]
@@ -28,3 +29,14 @@ def within(
         limits = [("above", above), ("at least", least), ("at most", most)]
         wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None) or "a finite number"
         raise BadInput(f"{name} must be {wanted}, not {value:g}")
+
+
+SAID = set[str]()
+"""What this process has said."""
+
+
+def say_once(text: str, *, who: str = "") -> None:
+    """Tell whoever reads the log of this process, and do not repeat it, not even of somebody else."""
+    if text not in SAID:
+        SAID.add(text)
+        logging.getLogger("fedrelay").warning("%s%s%s", who, text, " (said once; others may follow)" if who else "")

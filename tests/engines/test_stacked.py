@@ -13,7 +13,7 @@ from fedrelay.algorithms import fedavg, feddyn, fedprox, fedsam, fedseq, scaffol
 from fedrelay.data import Augment, Dirichlet, Natural, Normalise, digits, quadratic, synthetic
 from fedrelay.engines import Inline, Stacked
 from fedrelay.engines.pool.dispatch import Stacks
-from fedrelay.engines.relay import say_once
+from fedrelay.errors import SAID
 from fedrelay.models import FemnistCnn, Logistic, Mlp, Quadratic, SmallCnn
 from fedrelay.types import Baton, Chain, Report, Work
 
@@ -24,7 +24,7 @@ LOCAL = Sgd(batch=7, epochs=2, lr=0.1)
 @pytest.fixture(autouse=True)
 def really_stacked(caplog):
     """Visits made one by one would be equal all the more."""
-    say_once.cache_clear()
+    SAID.clear()
     yield
     assert not [record for record in caplog.get_records("call") if "one by one" in record.message]
 

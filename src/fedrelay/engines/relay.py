@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from fedrelay.data.federation import Federation
 from fedrelay.engines.guard import spoiled
 from fedrelay.engines.memory import Memory
+from fedrelay.errors import say_once
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Result, Tree, Visit, Work
 
@@ -120,11 +121,6 @@ def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit
     if failure and not any(isinstance(result, Drop) for result in found):
         say_once(f"{type(work).__name__} makes its visits one by one, because several at once raise {failure}")
     return found
-
-
-@cache
-def say_once(text: str) -> None:
-    LOG.warning(text)
 
 
 def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:

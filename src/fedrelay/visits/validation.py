@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from fedrelay import seeds
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData
+from fedrelay.errors import say_once
 from fedrelay.tasks import OneModel, evaluate
 from fedrelay.types import Vector, Visit
 
@@ -40,6 +42,17 @@ def better(best: Best | None, epoch: Epoch, held: Store, visit: Visit) -> Best:
     workspace.mode(training=True)
     figure = headline.merit(found)
     return Best(epoch, params, figure) if best is None or figure > best.figure else best
+
+
+def tell_poor_choice(best: Best | None, visit: Visit) -> None:
+    """Say so where a client cannot tell its epochs apart: it has nothing to hold out, or got all of it wrong."""
+    who, headline = f"client {visit.client.id}", visit.task.headline
+    if best is None:
+        say_once(" has too few examples for a validation part, so it keeps its last epoch", who=who)
+    elif best.figure == -math.inf or (headline.share and headline.higher_is_better and best.figure == 0):
+        worst = "0" if best.figure == 0 else "not a number"
+        text = f": the {headline.name} on its validation part is {worst} after every epoch, so it keeps the first"
+        say_once(text, who=who)
 
 
 def split(visit: Visit, share: float) -> tuple[ClientData, torch.Tensor]:
