@@ -84,6 +84,10 @@ class Visit:
     seed: int
     workspaces: Workspaces
     """Where models are trained and looked at; every visit of this process uses the same ones, one after another."""
+    pool: torch.Tensor | None = None
+    """The models that this visit has made so far, one a row, the received one first; None if it makes only one."""
+    part: int = 0
+    """Which of several trainings of this visit it is: their random numbers differ."""
 
     def weights(self, vector: Vector) -> Vector:
         """The trainable part of a model's vector."""
@@ -237,6 +241,11 @@ class Survey(Protocol):
         """What the clients are going to learn."""
         ...
 
+    @property
+    def names(self) -> Sequence[str]:
+        """What every client is called; none where that is not known."""
+        ...
+
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]: ...
 
 
@@ -367,6 +376,11 @@ class Engine(ABC):
     @abstractmethod
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         """Put back what `memories` gave (on resume)."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What every client is called; none where that is not known."""
+        return ()
 
     @property
     def settings(self) -> Mapping[str, Any] | None:

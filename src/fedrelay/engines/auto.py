@@ -170,6 +170,10 @@ class Auto(Engine):
                     ways.append(Way("stacked", {"rows": rows, "workers": hands}, seconds))
         return ways
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self.federation.names
+
     def commit(self, round: int, /) -> None:
         self._engine.commit(round)
 

@@ -46,6 +46,10 @@ class Inline(Engine):
                 outcome = relay(self._simulation, context, chain, self._memory)
             yield outcome
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self.federation.names
+
     def commit(self, round: int, /) -> None:
         self._memory.commit(round)
 

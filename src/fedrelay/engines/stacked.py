@@ -80,6 +80,10 @@ class Stacked(Engine):
         for number in range(len(chains)):
             yield found.pop(number)
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self.federation.names
+
     def commit(self, round: int, /) -> None:
         self._memory.commit(round)
 

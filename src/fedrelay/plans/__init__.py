@@ -19,6 +19,7 @@ from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
 from fedrelay.plans.handover import Handover
+from fedrelay.plans.order import Order
 from fedrelay.plans.regroup import Moment, Regrouped
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Logarithmic",
     "Moment",
     "NormalisedCosine",
+    "Order",
     "Random",
     "Regrouped",
     "Ring",

@@ -11,6 +11,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
+from fedrelay.plans.order import Order, fixed_order
 from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, Usually, taking_part
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
@@ -73,7 +74,7 @@ class Singles(Plan):
 
 @dataclass(frozen=True)
 class Ring(Plan):
-    """One chain through a `fraction` of all clients, in a new random order every lap (FedCyclic).
+    """One chain through a `fraction` of all clients, in a new random order every lap (FedCyclic) or in a fixed one.
 
     Uniform unless another sampler says who; being drawn twice or with another weight makes no difference in one chain.
     """
@@ -81,6 +82,9 @@ class Ring(Plan):
     fraction: float | Usually = Usually()
     laps: int = 1
     sampler: Sampler = Uniform()
+    order: Order = "random"
+    least: int = 1
+    """How many clients there must be."""
 
     def __post_init__(self) -> None:
         sampling.check_fraction(self.fraction)
@@ -100,12 +104,22 @@ class Ring(Plan):
         return replace(self, fraction=fraction, sampler=sampler)
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
-        return start(singles(sizes), sizes, self.sampler, survey)
+        if len(sizes) < self.least:
+            raise BadInput(
+                f"this method passes one model from client to client, and there is {len(sizes)} client: use more "
+                "clients, or centralized, which trains on all data in one place"
+            )
+        memo = start(singles(sizes), sizes, self.sampler, survey)
+        return memo if self.order == "random" else {**memo, "order": fixed_order(self.order, sizes, survey)}
 
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         select, order = rng.spawn(2)
         drawn = draw(state.memo, self.fraction, self.sampler, select)
-        clients = in_order(sorted(one.index for one in drawn.draws), self.laps, order)
+        chosen = {one.index for one in drawn.draws}
+        if self.order == "random":
+            clients = in_order(sorted(chosen), self.laps, order)
+        else:
+            clients = tuple(client for client in state.memo["order"] if client in chosen) * self.laps
         chains = [Chain(state.batons[0], clients)]
         return Planned({**state.memo, "sampler": drawn.memo}, chains, 1, drawn.said, coming=drawn.coming)
 

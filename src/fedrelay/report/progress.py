@@ -70,6 +70,10 @@ class Watched(Engine):
         self.prepared = engine.prepared
 
     @property
+    def names(self) -> Sequence[str]:
+        return self.engine.names
+
+    @property
     def settings(self) -> Mapping[str, Any] | None:
         return self.engine.settings
 

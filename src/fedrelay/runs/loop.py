@@ -80,6 +80,10 @@ class ClientSurvey:
     def task(self) -> Task:
         return self.engine.task
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self.engine.names
+
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
         if isinstance(work, Trait) and self.home:
             check_private(work, self.home, self.task)

@@ -1,6 +1,8 @@
 """What happens at a client: pieces of Work."""
 
+from fedrelay.visits.diversity import Diversity
 from fedrelay.visits.loss_terms import Discrepancy, Distillation, check_features, looking_at
+from fedrelay.visits.model_pool import ModelPool, Pooling
 from fedrelay.visits.optimisers import OPTIMISERS, Adam, AdamW, Optimiser, Sgd
 from fedrelay.visits.schedules import SCHEDULES, Schedule
 from fedrelay.visits.task2vec import Task2Vec
@@ -10,7 +12,7 @@ from fedrelay.visits.traits import TRAITS, ClassHistogram, ClassifierWeights, Co
 
 PULLS: dict[str, type[Term]] = {"proximal": Proximal}
 OBJECTIVES: dict[str, type[Term]] = {"distillation": Distillation, "discrepancy": Discrepancy}
-TERMS: dict[str, type[Term]] = {**PULLS, "sharpness": Sharpness, **OBJECTIVES}
+TERMS: dict[str, type[Term]] = {**PULLS, "sharpness": Sharpness, "diversity": Diversity, **OBJECTIVES}
 """Those that need nothing from the server, so that any method can have them."""
 
 __all__ = [
@@ -28,9 +30,12 @@ __all__ = [
     "Confidence",
     "Discrepancy",
     "Distillation",
+    "Diversity",
     "Effect",
     "Force",
+    "ModelPool",
     "Optimiser",
+    "Pooling",
     "Proximal",
     "Schedule",
     "Sgd",

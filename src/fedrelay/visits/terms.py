@@ -36,6 +36,10 @@ Run: TypeAlias = Callable[[torch.Tensor], Forward]
 """How the model in training is run on a batch of inputs."""
 
 
+Guide: TypeAlias = Callable[[Vector, Vector, float], None]
+"""Adds to a gradient, in place, what depends on the weights and on the loss of the batch."""
+
+
 @dataclass(frozen=True)
 class Force:
     """What acts on the gradient: it gets `strength * (weights - anchor) + shift`. So forces cost one or two passes over
@@ -100,6 +104,8 @@ class Effect:
     """How far uphill the gradient is taken (sharpness-aware minimisation)."""
     held: tuple[slice, ...] = ()
     """Which weights do not move, whatever the optimiser would do."""
+    guides: tuple[Guide, ...] = ()
+    """What acts on the gradient besides the force, and is no spring: at every step anew."""
 
     def __add__(self, other: Effect) -> Effect:
         if (self.run and other.run) or (self.uphill and other.uphill):
@@ -112,6 +118,7 @@ class Effect:
             self.run or other.run,
             self.uphill or other.uphill,
             self.held + other.held,
+            self.guides + other.guides,
         )
 
     @classmethod

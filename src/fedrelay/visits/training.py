@@ -19,7 +19,7 @@ from fedrelay.types import Baton, Report, Result, Vector, Visit, Work
 from fedrelay.visits import batches
 from fedrelay.visits.schedules import Constant, Schedule
 from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined
-from fedrelay.visits.validation import Epoch, better, held_out, number_held, split
+from fedrelay.visits.validation import Epoch, better, held_out, number_held, split, tell_poor_choice
 
 if TYPE_CHECKING:
     from fedrelay.visits.optimisers import Optimiser
@@ -115,6 +115,8 @@ class Training(Work):
         for epoch in self.train(baton, visit):
             if held is not None:
                 best = better(best, epoch, held, visit)
+        if self.keep == "best":
+            tell_poor_choice(best, visit)
         params = visit.workspaces.main.model() if best is None else best.params
         return self.finish(baton, self.without_held_out(visit), params, epoch if best is None else best.epoch)
 
@@ -171,7 +173,7 @@ class Training(Work):
         # An optimiser that scales number by number would make steps of full length of mere rounding.
         exact = self.plain_steps(1) is None
         changed = force is not None or progress.loss_of is not None or effect.uphill or self.clip is not None
-        plain = self.plain and not changed and not effect.held
+        plain = self.plain and not (changed or effect.held or effect.guides)
         still = [(weights[..., place], weights[..., place].clone()) for place in effect.held]
         for x, y, count in some:
             loss = workspace.step(x, y, lr) if plain else differentiate(progress, x, y)
@@ -183,6 +185,8 @@ class Training(Work):
                 gradient.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
             if force is not None:
                 force.act(gradient, weights, exact=exact)
+            for guide in effect.guides:
+                guide(gradient, weights, float(loss))
             progress.optimiser.step(weights, gradient, lr)
             for here, before in still:
                 here.copy_(before)
@@ -301,6 +305,7 @@ def differentiate(progress: Progress, x: torch.Tensor, y: torch.Tensor) -> torch
     return loss
 
 
-def labels(visit: Visit) -> tuple[str, int, int, int]:
+def labels(visit: Visit) -> tuple[str | int, ...]:
     """What a visit's random numbers derive from, besides the seed."""
-    return "visit", visit.round, visit.hop, visit.client.id
+    here = "visit", visit.round, visit.hop, visit.client.id
+    return (*here, visit.part) if visit.part else here

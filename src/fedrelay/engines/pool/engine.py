@@ -52,6 +52,10 @@ class Pool(Engine):
         pool = self._pool.open(current, min(self.workers, len(chains)))
         yield from dispatch(pool, current, Bundles(chains, self.sizes, self.workers), self._memory)
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self.federation.names
+
     def commit(self, round: int, /) -> None:
         self._memory.commit(round)
 
