@@ -14,6 +14,7 @@ from fedrelay.plans.sampling import Full, Original, Sampler, Uniform, Usually, c
 from fedrelay.plans.sampling.sampler import check as check_sampler
 from fedrelay.tasks import Predictor
 from fedrelay.types import Algorithm, Barrier, Merge, Plan, State, Work
+from fedrelay.visits.model_pool import ModelPool, Pooling
 from fedrelay.visits.optimisers import Sgd
 from fedrelay.visits.private import AtHome, Private
 from fedrelay.visits.terms import Term, joined
@@ -38,7 +39,11 @@ class Change:
     pooled: bool | None = part("whether all data is in one place")
     predictor: Callable[[State], Predictor] | None = part("how the result predicts")
     private: Private | None = part("what stays at home")
+    pooling: Pooling | None = part("how many models a visit trains")
     fraction: float | None = part("the fraction")
+    rounds: int | None = part("how many rounds there usually are")
+    local: Training | None = None
+    """How clients usually train, where the user does not say; of several methods the first that says it."""
 
     def __add__(self, other: Change) -> Change:
         """Both at once, or a refusal that says what they both want to decide."""
@@ -46,7 +51,7 @@ class Change:
             return NotImplemented
         if self.pooled or other.pooled:
             raise BadInput("centralized is the reference without federation: it goes together with no other method")
-        both: dict[str, Any] = {"terms": joined(*self.terms, *other.terms)}
+        both: dict[str, Any] = {"terms": joined(*self.terms, *other.terms), "local": self.local or other.local}
         for item in fields(Change):
             one, another = getattr(self, item.name), getattr(other, item.name)
             if item.metadata and None not in (one, another) and one != another:
@@ -58,7 +63,7 @@ class Change:
 
 def method(
     *changes: Change,
-    local: Work = Sgd(),
+    local: Work | None = None,
     fraction: float | None = None,
     sampler: Sampler = Uniform(),
     merge: Merge | None = None,
@@ -68,7 +73,7 @@ def method(
 
     Args:
         changes: what recipes return, such as `fedseq(max_clients=10), feddyn()`; none at all is FedAvg.
-        local: how clients train.
+        local: how clients train; if it is not given, as the methods usually do, or else by `Sgd()`.
         fraction: the share of the clients (or groups) that take part in a round. If it is not given, everybody does
             where there are at most 20 clients; among more it is 0.2, unless a method says another.
         sampler: who is drawn.
@@ -82,6 +87,7 @@ def method(
     if merge is not None or named:
         wanted.append(Change(merge=merge, private=Private(named) if named else None))
     change = reduce(Change.__add__, wanted) if wanted else Change()
+    local = local or usual_local(change) or Sgd()
     taking = fraction if fraction is not None else usual_fraction(change)
     check_fraction(taking)
     check_sampler(sampler)
@@ -89,7 +95,7 @@ def method(
     period = None if change.every == "groups" else change.every
     algorithm = Algorithm(
         plan=(change.plan or Singles()).fitted(fraction=taking, sampler=sampler, local=local),
-        update=with_private(with_terms(local, change.terms), change.private),
+        update=with_private(with_pool(with_terms(local, change.terms), change.pooling), change.private),
         merge=inner if change.every is None else Every(inner, period),
         barrier=change.barrier,
         pooled=bool(change.pooled),
@@ -105,11 +111,24 @@ def usual_fraction(*changes: Change) -> Usually:
     return next((Usually(change.fraction) for change in changes if change.fraction is not None), Usually())
 
 
-def refuse_strangers(changes: tuple[Change, ...], local: Work, merge: Merge | None) -> None:
+def usual_local(*changes: Change) -> Training | None:
+    """How clients train with these methods if the user does not say; None: by SGD. A method that reads gradients off
+    the way a model went needs SGD, whatever another would usually train by."""
+    if any(term.reads_steps for change in changes for term in change.terms):
+        return None
+    return next((change.local for change in changes if change.local is not None), None)
+
+
+def usual_rounds(*changes: Change) -> int | None:
+    """How many rounds these methods usually have; None: no method says."""
+    return next((change.rounds for change in changes if change.rounds is not None), None)
+
+
+def refuse_strangers(changes: tuple[Change, ...], local: Work | None, merge: Merge | None) -> None:
     """Refuse what is no part of a method: most often a function or a class without its parentheses."""
     for value, kind, wanted in (
         *((change, Change, "a method takes changes, such as fedseq(max_clients=10)") for change in changes),
-        (local, Work, "local must be a training, such as Sgd(lr=0.1)"),
+        (local, Work | None, "local must be a training, such as Sgd(lr=0.1)"),
         (merge, Merge | None, "merge must be a merge, such as Median()"),
     ):
         if not isinstance(value, kind):
@@ -121,6 +140,15 @@ def with_terms(local: Work, terms: tuple[Term, ...]) -> Work:
     if terms and not isinstance(local, Training):
         raise BadInput(f"{name_of(local)} trains in a way of its own, so {name_of(terms[0])} cannot be added to it")
     return replace(local, terms=(*local.terms, *terms)) if isinstance(local, Training) else local
+
+
+def with_pool(update: Work, pooling: Pooling | None) -> Work:
+    """The work of a visit, for every model of a pool."""
+    if pooling is None:
+        return update
+    if not isinstance(update, Training):
+        raise BadInput(f"{name_of(update)} trains in a way of its own, so no pool of models can be trained by it")
+    return ModelPool(update, pooling)
 
 
 def with_private(update: Work, private: Private | None) -> Work:

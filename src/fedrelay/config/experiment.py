@@ -17,7 +17,7 @@ from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
 from fedrelay.config.federation import keys_of as data_keys
 from fedrelay.config.local import build_local
-from fedrelay.config.method import build_method, with_fraction
+from fedrelay.config.method import build_method, usual_of, with_fraction
 from fedrelay.config.method import keys_of as method_keys
 from fedrelay.config.task import build_evaluate, build_task
 from fedrelay.data import Federation, Store
@@ -134,13 +134,15 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     catalogue.extend()
     schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
     extensions.check_packages(tables.get("packages", {}))
-    numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in NUMBERS.items()}
+    part = {section: section_of(tables, section) for section in SECTIONS}
+    usual_local, usual_rounds = usual_of(part["algorithm"].get("name"))
+    usual = NUMBERS | ({} if usual_rounds is None else {"rounds": usual_rounds})
+    numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in usual.items()}
     within("rounds", numbers["rounds"], least=1)
     within("checkpoint", numbers["checkpoint"], least=1)
-    part = {section: section_of(tables, section) for section in SECTIONS}
     seed = numbers["seed"]
 
-    local, resolved_local = build_local(part["local"], "[local]", CHOICES)
+    local, resolved_local = build_local(part["local"], "[local]", CHOICES, usual_local)
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
     algorithm, resolved_algorithm = build_method(part["algorithm"], local)
     federation, resolved_data = federate(part["data"], seed, data_dir)

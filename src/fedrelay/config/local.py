@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from fedrelay.config import schema
@@ -14,13 +14,17 @@ SHORT: dict[str, schema.Table] = {"pull": PULLS, "objective": OBJECTIVES}
 """Other words for a term of this kind: `pull = {name = "proximal"}` is `terms = [{name = "proximal"}]`."""
 
 
-def build_local(values: Any, where: str, choices: schema.Choices) -> tuple[Training, dict[str, Any]]:
+def build_local(
+    values: Any, where: str, choices: schema.Choices, usual: Training | None = None
+) -> tuple[Training, dict[str, Any]]:
     """The training that `optimiser` names (SGD unless it is said), and the section with all defaults filled in.
 
-    `pull`, `objective` and `sam` (a radius) are short for terms.
+    `pull`, `objective` and `sam` (a radius) are short for terms. What the values leave open is as in the `usual`
+    training, if there is one.
     """
     if not isinstance(values, Mapping):
         raise BadInput(f"{where}: expected a table such as {{lr = 0.1}}, not {values!r}")
+    values = {**(usual_values(usual, values) if usual is not None else {}), **values}
     if {"epochs", "steps"} <= set(values):
         raise BadInput(f"{where}: epochs and steps exclude each other; give one of them")
     name = values.get("optimiser", "sgd")
@@ -40,6 +44,24 @@ def build_local(values: Any, where: str, choices: schema.Choices) -> tuple[Train
     if local.steps is not None:
         del resolved["epochs"]
     return local, {"optimiser": name, **resolved}
+
+
+def usual_values(usual: Training, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method would set in this section, of all that is not said there: of another optimiser than the one that is
+    named only what does not depend on it, and nothing that what is said excludes."""
+    name = next(key for key, kind in OPTIMISERS.items() if kind is type(usual))
+    differing = {
+        item.name: getattr(usual, item.name)
+        for item in fields(usual)
+        if item.name != "terms" and getattr(usual, item.name) != item.default
+    }
+    if values.get("optimiser", name) != name:
+        differing = {key: value for key, value in differing.items() if key in ("epochs", "batch", "keep", "validation")}
+    if values.get("keep") == "last" or values.get("validation") == 0:
+        differing = {key: value for key, value in differing.items() if key not in ("keep", "validation")}
+    if "steps" in values:
+        differing.pop("epochs", None)
+    return {"optimiser": values.get("optimiser", name), **differing}
 
 
 def refuse_keys_of_others(values: Mapping[str, Any], valid: Sequence[str], name: str, where: str) -> None:

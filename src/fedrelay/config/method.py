@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from fedrelay.algorithms import ALGORITHMS, Change, method
-from fedrelay.algorithms.change import usual_fraction
+from fedrelay.algorithms.change import usual_fraction, usual_local, usual_rounds
 from fedrelay.config import extensions, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.errors import BadInput
 from fedrelay.types import Algorithm, Work
+from fedrelay.visits import Training
 
 WHERE = "[algorithm]"
 
@@ -55,6 +56,12 @@ def with_fraction(resolved: Mapping[str, Any], clients: int) -> dict[str, Any]:
     if "fraction" in resolved or any(change.pooled for change in changes):
         return dict(resolved)
     return {**resolved, "fraction": usual_fraction(*changes).among(clients)}
+
+
+def usual_of(name: object) -> tuple[Training | None, int | None]:
+    """What these methods say of other sections where those are silent: how clients train, how many rounds there are."""
+    changes = [recipe() for recipe in recipes_of(name).values()]
+    return usual_local(*changes), usual_rounds(*changes)
 
 
 def keys_of(name: object) -> set[str]:

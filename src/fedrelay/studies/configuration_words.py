@@ -13,7 +13,7 @@ Where a type is a link, the value is a name, `merge = "median"`, or a table with
 `--set algorithm.fraction=0.5` says the same as the file."""
 
 NUMBERS = {
-    "rounds": ("whole number", "how many rounds there are; may be raised with `--resume`"),
+    "rounds": ("whole number", "how many rounds there are (1 for methods of one shot); may be raised with `--resume`"),
     "seed": ("whole number", "of everything random: the split, the first model, draws, batches"),
     "checkpoint": ("whole number", "a run can go on from every round whose number this divides, and from the last"),
 }
