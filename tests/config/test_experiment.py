@@ -42,6 +42,44 @@ def test_every_algorithm_round_trips_through_its_resolved_configuration(name):
     assert again.tables == first.tables
 
 
+def test_a_method_says_how_many_rounds_there_usually_are_and_the_user_has_the_last_word():
+    once = {"algorithm": {"name": "fedelmy"}}
+    assert [built(**each).tables["rounds"] for each in ({}, once, {**once, "rounds": 3})] == [100, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [
+        ({}, Adam(batch=128, lr=5e-5, weight_decay=1e-4, keep="best", validation=0.1)),
+        ({"lr": 0.1, "epochs": 3}, Adam(3, batch=128, lr=0.1, weight_decay=1e-4, keep="best", validation=0.1)),
+        ({"optimiser": "sgd"}, Sgd(batch=128, keep="best", validation=0.1)),
+        ({"keep": "last"}, Adam(batch=128, lr=5e-5, weight_decay=1e-4)),
+        ({"validation": 0.0}, Adam(batch=128, lr=5e-5, weight_decay=1e-4)),
+        ({"validation": 0.2}, Adam(batch=128, lr=5e-5, weight_decay=1e-4, keep="best", validation=0.2)),
+    ],
+)
+def test_a_method_says_how_clients_usually_train_and_the_user_has_the_last_word(local, expected):
+    experiment = built(algorithm={"name": "sequential"}, local=local)
+    assert experiment.algorithm.update == expected
+    again = config.build(tomllib.loads(tomli_w.dumps(experiment.tables)))
+    assert again.algorithm.update == expected
+    assert built(algorithm={"name": "fedavg"}).algorithm.update == Sgd()
+
+
+def test_a_method_that_needs_plain_steps_does_not_get_the_optimiser_that_another_usually_has():
+    assert isinstance(built(algorithm={"name": "sequential+scaffold"}).algorithm.update, Sgd)
+    assert isinstance(built(algorithm={"name": "sequential+fedprox"}).algorithm.update, Adam)
+
+
+def test_an_order_of_clients_is_a_word_or_a_list():
+    for order in ("by_size", [2, 0, 1, 3, 4, 5, 6, 7, 8, 9], ["photo", "sketch"]):
+        experiment = built(algorithm={"name": "fedelmy", "order": order})
+        assert experiment.tables["algorithm"]["order"] == order
+        assert experiment.algorithm.plan.order == (order if isinstance(order, str) else tuple(order))
+    with pytest.raises(BadInput, match=r"\[algorithm\].order: expected"):
+        built(algorithm={"name": "fedelmy", "order": 3})
+
+
 def test_nested_choices_take_a_table_or_a_name():
     table = built(local={"schedule": {"name": "step", "every": 7}})
     assert table.algorithm.update.schedule == Step(every=7)

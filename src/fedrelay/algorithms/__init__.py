@@ -13,6 +13,7 @@ from fedrelay.algorithms.fedavg import fedavg
 from fedrelay.algorithms.fedbn import fedbn
 from fedrelay.algorithms.fedcyclic import fedcyclic
 from fedrelay.algorithms.feddyn import feddyn
+from fedrelay.algorithms.fedelmy import elmy, fedelmy
 from fedrelay.algorithms.fedfusion import fedfusion
 from fedrelay.algorithms.fedgsp import fedgsp, naivegsp, naivegsp_icg
 from fedrelay.algorithms.fedmmd import fedmmd
@@ -29,6 +30,7 @@ from fedrelay.algorithms.ida import ida
 from fedrelay.algorithms.maecho import maecho
 from fedrelay.algorithms.moon import moon
 from fedrelay.algorithms.scaffold import scaffold
+from fedrelay.algorithms.sequential import sequential
 from fedrelay.plans.growth import Fixed
 
 
@@ -68,6 +70,9 @@ ALGORITHMS: dict[str, Method] = {
     "centralized": Method(centralized),
     "fedavg": Method(fedavg, is_fedavg={}),
     "fedcyclic": Method(fedcyclic),
+    "sequential": Method(sequential),
+    "fedelmy": Method(fedelmy),
+    "elmy": Method(elmy),
     "fedseq": Method(fedseq, is_fedavg={"max_clients": 1}, settings={"max_clients": 3}),
     "fedseqinter": Method(fedseqinter, is_fedavg={"max_clients": 1, "period": 1}, settings={"max_clients": 3}),
     "fedasyncseq": Method(fedasyncseq, is_fedavg={"max_clients": 1, "period": 1}, settings={"max_clients": 3}),
@@ -103,6 +108,7 @@ __all__ = [
     "Method",
     "Rest",
     "centralized",
+    "elmy",
     "fedadagrad",
     "fedadam",
     "fedasyncseq",
@@ -111,6 +117,7 @@ __all__ = [
     "fedbn",
     "fedcyclic",
     "feddyn",
+    "fedelmy",
     "fedfusion",
     "fedgsp",
     "fedmmd",
@@ -130,4 +137,5 @@ __all__ = [
     "naivegsp",
     "naivegsp_icg",
     "scaffold",
+    "sequential",
 ]
