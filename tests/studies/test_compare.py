@@ -15,7 +15,8 @@ from fedrelay.cli import main
 from fedrelay.engines.pool.dispatch import CORES, cores
 from fedrelay.errors import BadInput
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.studies.compare import Row, workers
+from fedrelay.studies.compare import workers
+from fedrelay.studies.compared import Row
 from fedrelay.studies.overrides import merged
 
 TABLES = {

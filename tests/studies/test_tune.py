@@ -179,6 +179,7 @@ def test_several_seeds_and_jobs_give_a_mean_a_table_and_a_page(tmp_path):
     assert "on the test set, which nothing was chosen by" in text
     page = (tmp_path / "a" / "report.html").read_text()
     assert "Validation accuracy over rounds" in page
+    assert "Validation accuracy over lr" in page
     assert "Test accuracy" not in page
 
 
@@ -186,6 +187,56 @@ def test_values_are_read_as_numbers_where_they_are():
     assert values_of("0.01, 3,fedavg", "x") == [0.01, 3, "fedavg"]
     with pytest.raises(BadInput, match="expected values with commas between"):
         values_of("0.1,,0.2", "x")
+
+
+def test_lists_tables_and_texts_are_values_too():
+    assert values_of("[0, 1,2],[2,1,0], random", "x") == [[0, 1, 2], [2, 1, 0], "random"]
+    assert values_of('{ name = "tiers", values = [1, 2] },true,"a,b",[', "x") == [
+        {"name": "tiers", "values": [1, 2]},
+        True,
+        "a,b",
+        "[",
+    ]
+    assert values_of("2024-05-01", "x") == ["2024-05-01"]  # not a date, which no setting takes
+
+
+def test_every_value_has_a_folder_that_a_file_system_takes(tmp_path):
+    values = [[0, 1], "../up", "a/b", "a b", 0.5, {"name": "x"}]
+    folders = [trial.attempts[0].folder for trial in trials_of({"order": values}, tmp_path)]
+    assert len(set(folders)) == len(values)
+    assert {folder.parent for folder in folders} == {tmp_path}
+    assert folders[0].name == "0_1"
+    assert folders[4].name == "0.5"
+    with pytest.raises(BadInput, match="give different values"):
+        trials_of({"order": [[0, 1], [0, 1]]}, tmp_path)
+
+
+def test_lists_are_swept_and_the_best_is_said_as_a_configuration_says_it(tmp_path):
+    ranked = tune({**TABLES, "rounds": 1}, {"model.hidden": [[4], [8, 4]]}, tmp_path, quiet())
+    assert sorted(trial.name for trial in ranked) == ["hidden = [4]", "hidden = [8, 4]"]
+    kept = tomllib.loads((tmp_path / "8_4" / "config.toml").read_text())
+    assert kept["model"]["hidden"] == [8, 4]
+    (best, *_) = advice(ranked, {"model.hidden": [[4], [8, 4]]})
+    assert best == f"Best: --set 'model.hidden={ranked[0].settings['model.hidden']}'"
+
+
+def test_values_of_several_kinds_have_no_edge(tmp_path):
+    trial = Trial({"x": 3}, [Attempt(tmp_path, None, [round_log(1, 0.5)])])
+    assert advice([trial], {"x": [3, "auto"]}) == ["Best: --set x=3"]
+
+
+def test_to_the_end_nobody_is_given_up(tmp_path):
+    ranked = tune(TABLES, {"local.lr": [1e-6, 0.5]}, tmp_path, quiet(), to_the_end=True)
+    assert [(trial.rounds, trial.stopped) for trial in ranked] == [(8, ""), (8, "")]
+
+
+def test_the_deviation_over_seeds_stands_beside_the_mean(tmp_path):
+    (trial,) = trials_of({"local.lr": [1]}, tmp_path, seeds=(0, 1))
+    assert trial.deviation is None
+    for attempt, value in zip(trial.attempts, (0.4, 0.6), strict=True):
+        attempt.logs = [round_log(1, value)]
+    assert trial.deviation == pytest.approx(0.02**0.5)
+    assert trial.told == "50.0% ± 14.1%"
 
 
 def test_the_command_prints_the_table_and_what_to_do(tmp_path, capsys, monkeypatch):

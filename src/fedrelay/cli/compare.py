@@ -11,7 +11,7 @@ from rich.console import Console
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.errors import BadInput
-from fedrelay.studies import compare, trials, tune
+from fedrelay.studies import compare, compared, trials, tune
 
 OUT = Console()
 ERR = Console(stderr=True)
@@ -32,7 +32,7 @@ def run_compare(options: argparse.Namespace) -> int:
     rows, remarks = compare.compare(
         options.file, out, ERR, sets=options.set, jobs=options.jobs, data_dir=options.data_dir
     )
-    OUT.print(compare.table(rows))
+    OUT.print(compared.table(rows))
     for text in remarks:
         OUT.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
     for row in rows:
@@ -46,11 +46,13 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     """The options of `fedrelay tune`."""
     parser.add_argument("file", type=Path, help="the configuration")
     parser.add_argument("--lr", metavar="A,B,…", help="learning rates to try: short for --over local.lr=A,B,…")
-    text = "another setting to try; can be repeated, and all combinations are tried"
+    text = "another setting to try (numbers, texts, lists); can be repeated, and all combinations are tried"
     parser.add_argument("--over", action="append", default=[], metavar="A.B=C,D,…", help=text)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
     parser.add_argument("--seeds", metavar="A,B,…", help="repeat every trial with these seeds and take the mean")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    text = "give no value up early, so that the picture has every one after all rounds"
+    parser.add_argument("--to-the-end", action="store_true", help=text)
     text = "where runs, results and report.html go (default: runs/tune-NAME OF FILE)"
     parser.add_argument("--out", type=Path, help=text)
     cli_data.add_folder(parser)
@@ -61,7 +63,16 @@ def run_tune(options: argparse.Namespace) -> int:
     grid = grid_of(options)
     out: Path = options.out or Path("runs") / f"tune-{options.file.stem}"
     tables, seeds = config.read(options.file, options.set), seeds_of(options)
-    ranked = tune.tune(tables, grid, out, ERR, seeds=seeds, jobs=options.jobs, data_dir=options.data_dir)
+    ranked = tune.tune(
+        tables,
+        grid,
+        out,
+        ERR,
+        seeds=seeds,
+        jobs=options.jobs,
+        to_the_end=options.to_the_end,
+        data_dir=options.data_dir,
+    )
     OUT.print(trials.board(ranked))
     OUT.print("\n".join(trials.advice(ranked, grid)), soft_wrap=True)
     OUT.print(f"Results are in {out}: results.md, tune.json, report.html.", soft_wrap=True)

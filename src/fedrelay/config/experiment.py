@@ -59,21 +59,30 @@ def read(path: Path | str, sets: Iterable[str] = ()) -> Tables:
 
 def override(tables: Mapping[str, Any], sets: Iterable[str]) -> Tables:
     """Tables with `a.b=c` applied; c is read as TOML, or else as a text."""
-    result: Tables = copy.deepcopy(dict(tables))
+    result = dict(tables)
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise BadInput(f"--set {text}: expected key=value, such as algorithm.fraction=0.2")
-        *parents, last = key.strip().split(".")
+        try:
+            found = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found = value.strip()
+        result = with_values(result, {key.strip(): found}, f"--set {text}")
+    return copy.deepcopy(result)
+
+
+def with_values(tables: Mapping[str, Any], values: Mapping[str, Any], where: str = "") -> Tables:
+    """Tables with these values at their places, by keys such as `local.lr`."""
+    result: Tables = copy.deepcopy(dict(tables))
+    for key, value in values.items():
+        *parents, last = key.split(".")
         here = result
         for parent in parents:
             here = here.setdefault(parent, {})
             if not isinstance(here, dict):
-                raise BadInput(f"--set {text}: {parent} is a value, not a section")
-        try:
-            here[last] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            here[last] = value.strip()
+                raise BadInput(f"{where or key}: {parent} is a value, not a section")
+        here[last] = copy.deepcopy(value)
     return result
 
 

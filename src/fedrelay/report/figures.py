@@ -108,16 +108,25 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     hops = Scale("Hops one after another", measures.hops)
     clock = Scale("Simulated seconds since the start", measures.clock)
     by, judged = measures.headline(runs), measures.judged_on(runs)
-    main = measure_of(by.name, by)
+    main, once = measure_of(by.name, by), measures.once(runs)
     found: list[Figure] = []
 
     def add(key: str, measure: Measure, over: str, caption: str, scale: Scale, *, wide: bool = False) -> None:
-        if _has(runs, measure):
-            measure = replace(measure, title=measure.title.format(judged=judged))
+        if not _has(runs, measure):
+            return
+        measure = replace(measure, title=measure.title.format(judged=judged))
+        if once and scale.shared:  # a curve of one point is no curve
+            found.append(Figure(key, measure.title, "After the last round.", _lengths(runs, names, measure), wide))
+        else:
             spec = _lines(runs, names, measure, scale)
             found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide))
 
-    add("rounds", main, "rounds", "How many times the server had to merge.", rounds, wide=True)
+    merged = (
+        "How many times models were mixed; there is no server."
+        if measures.serverless(runs)
+        else ("How many times models were merged.")
+    )
+    add("rounds", main, "rounds", merged, rounds, wide=True)
     add("traffic", main, "traffic", "All that was sent, whoever sent it to whom.", traffic)
     add("hops", main, "sequential time", "Clients in a chain wait for one another; chains run side by side.", hops)
     if any(measures.clock(run) for run in runs):
@@ -158,7 +167,7 @@ def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: S
             "x": [x for x, _ in points],
             "y": [y for _, y in points],
             "line": {"color": style.colour, "dash": style.dash, "width": 2},
-            "marker": {"size": 5},
+            "marker": {"size": 5 if len(points) > 1 else 11},  # a point without a line must be seen
             "hovertemplate": measure.hover + ("" if scale.shared else " at %{x:.4~g}"),
         }
         data.append(trace)
@@ -173,6 +182,43 @@ def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: S
     elif _wide_apart([y for trace in data for y in trace["y"]], 100):
         _logarithmic(layout["yaxis"], "e")
     return {"data": data, "layout": layout}
+
+
+def _lengths(runs: Sequence[Run], names: Sequence[str], measure: Measure) -> Spec:
+    """One bar per run: the measure after the last round that has it, written at its end."""
+    data: list[Spec] = []
+    for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
+        values = [measure.factor * y for log in run.rounds if (y := measure.of(log)) is not None][-1:]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": escape(shortened(name)),
+                "meta": place,
+                "x": values,
+                "y": [place] * len(values),
+                "marker": {"color": style.colour},
+                "texttemplate": measure.hover.replace("{y", "{x"),
+                "textposition": "outside",
+                "hovertemplate": measure.hover.replace("{y", "{x"),
+            }
+        )
+    layout = axes(measure.title, "")
+    layout |= {"barmode": "overlay", "bargap": 0.35, "height": 90 + 34 * len(runs)}
+    layout["xaxis"] |= {"ticksuffix": " %"} if measure.by is not None and measure.by.share else {}
+    layout["yaxis"] |= places(names)
+    return {"data": data, "layout": layout}
+
+
+def places(names: Sequence[str]) -> Spec:
+    """An axis of runs from above. Places, not names: two long names that are cut to the same text must not share a
+    bar."""
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": [escape(shortened(name)) for name in names],
+        "autorange": "reversed",
+        "showgrid": False,
+    }
 
 
 def _wide_apart(values: Sequence[float], times: float) -> bool:
@@ -244,13 +290,7 @@ def _stacked(
     layout["bargap"] = 0.35
     layout["xaxis"]["showgrid"] = False
     layout["height"] = 90 + 34 * len(runs)
-    # Places, not names, on the axis: two long names that are cut to the same text must not share a bar.
-    layout["yaxis"] |= {
-        "tickvals": list(range(len(runs))),
-        "ticktext": [escape(shortened(name)) for name in names],
-        "autorange": "reversed",
-        "showgrid": False,
-    }
+    layout["yaxis"] |= places(names)
     return {"data": data, "layout": layout}
 
 

@@ -14,6 +14,8 @@ FEW = 4
 def headline(runs: Sequence[Run], names: Sequence[str]) -> str:
     """One sentence, from the largest share of the target that any run reached."""
     racing = _racing(runs, names)
+    if measures.once(list(racing.values())):
+        return _after_one_round(racing)
     share = _furthest(racing)
     return _not_reached(racing) if share is None else _reached(racing, share)
 
@@ -21,7 +23,7 @@ def headline(runs: Sequence[Run], names: Sequence[str]) -> str:
 def others(runs: Sequence[Run], names: Sequence[str]) -> str | None:
     """What the finished runs took that the headline does not name; None when there is nobody, or too many to read."""
     racing = _racing(runs, names)
-    share = _furthest(racing)
+    share = None if measures.once(list(racing.values())) else _furthest(racing)
     if share is None:
         return None
     _, fastest = _fewest(racing, lambda run: measures.rounds_to(run, share))
@@ -89,7 +91,16 @@ def _reached(racing: dict[str, Run], share: str) -> str:
     return f"{goal} in the fewest rounds ({rounds}), {_listed(leanest)} with the least traffic ({sent})."
 
 
-def _not_reached(racing: dict[str, Run]) -> str:
+def _after_one_round(racing: dict[str, Run]) -> str:
+    """Rounds cannot tell runs of one round apart: what they reached and what they sent can."""
+    best = _not_reached(racing, told_of_target=False)
+    sent, leanest = _fewest(racing, lambda run: measures.total(run, "bytes") if run.rounds else None)
+    if not sent or len(leanest) == len(racing):
+        return best
+    return f"{best.removesuffix('.')}; {_listed(leanest)} sent the least ({measures.size(sent)})."
+
+
+def _not_reached(racing: dict[str, Run], *, told_of_target: bool = True) -> str:
     by = measures.headline(list(racing.values()))
     merit, leading = _fewest(racing, lambda run: _demerit(run, by))
     if merit is not None and by != LOSS:
@@ -97,7 +108,7 @@ def _not_reached(racing: dict[str, Run]) -> str:
         figure = measures.figure(-merit if by.higher_is_better else merit, by)
         judged = "validation " if measures.judged_on(list(racing.values())) == "Validation" else ""
         best = f"{_listed(leading)} has the best {judged}{measures.words(by.name)}: {figure}."
-        if shares and len(targets) == 1:
+        if told_of_target and shares and len(targets) == 1:
             goal = f"{measures.share_text(shares[0])} of the target ({measures.figure(targets[0], by)})"
             return f"No run reached {goal}; {best}"
         return best

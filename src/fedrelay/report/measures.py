@@ -65,6 +65,20 @@ def judged_on(runs: Sequence[Run]) -> str:
     return " or ".join(sorted(chosen)).capitalize()
 
 
+def once(runs: Sequence[Run]) -> bool:
+    """Whether all runs that compete are of one round, so that there are no curves."""
+    racing = [run for run in runs if not is_reference(run)] or runs
+    return all(max(len(run.rounds), planned(run) or 1) == 1 for run in racing)
+
+
+def serverless(runs: Sequence[Run]) -> bool:
+    """Whether clients sent to one another, and nobody to or from a server."""
+    sent = [split(run, "messages") for run in runs]
+    return any(each["client_to_client"] for each in sent) and not any(
+        each["server_to_client"] + each["client_to_server"] for each in sent
+    )
+
+
 def planned(run: Run) -> int | None:
     """How many rounds were asked for."""
     rounds = run.config.get("rounds")

@@ -16,8 +16,8 @@ from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
 
 
-def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
-    """The page for these runs, in the order given; remarks are what else there is to know of them."""
+def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[figures.Figure] = ()) -> str:
+    """The page for these runs, in the order given; remarks and pictures are what else there is to know of them."""
     if not runs:
         raise BadInput("a report needs at least one run: name one or more run folders")
     names = measures.labels(runs)
@@ -47,10 +47,11 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
         targets=targets,
         target=goal,
         figure=measures.words(by.name),
+        pictures=pictures,
         curves=curves,
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
-        specs={figure.key: figure.spec for figure in (*curves, *bars, *results)},
+        specs={figure.key: figure.spec for figure in (*pictures, *curves, *bars, *results)},
         comparisons=[_grouped(tables.reached(runs)), _grouped(tables.costs(runs))],
         spread=_grouped(judged.spread(found)),
         by_client=judged.by_client(found),
@@ -64,10 +65,12 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = ()) -> str:
     )
 
 
-def write(folders: Sequence[Path], out: Path, *, remarks: Sequence[str] = ()) -> Path:
+def write(
+    folders: Sequence[Path], out: Path, *, remarks: Sequence[str] = (), pictures: Sequence[figures.Figure] = ()
+) -> Path:
     """The page for these run folders, written whole or not at all; a folder named twice counts once."""
     runs = [load(folder) for folder in {Path(folder).resolve(): folder for folder in folders}.values()]
-    page = html(runs, remarks).encode(errors="replace")
+    page = html(runs, remarks, pictures).encode(errors="replace")
     out = Path(out)
     if out.is_dir():
         raise BadInput(f"{out} is a folder: name a file to write, for example {out / 'report.html'}")

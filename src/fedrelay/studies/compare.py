@@ -13,38 +13,28 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeAlias
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from fedrelay import config, files, report
 from fedrelay.config import schema
 from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
-from fedrelay.report.measures import words as in_words
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
-from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.compared import Row, headline, markdown
+from fedrelay.studies.over_seeds import Repeated, by_client, picture
 from fedrelay.studies.overrides import merged
-from fedrelay.tasks import Headline
 
 EXTRA = ("runs", "seeds", "reference")
-
-
-Figure: TypeAlias = Callable[[Summary], float | None]
-"""A number of a summary, if it has it."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +47,6 @@ class Job:
     folder: Path
     left_out: tuple[str, ...] = ()
     """What the file says for all runs and this one does not know."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One run over all its seeds; `failed` says why some of them have no result."""
-
-    name: str
-    summaries: tuple[Summary, ...]
-    failed: tuple[str, ...] = ()
-
-    def over_seeds(self, figure: Figure, unit: Callable[[float], str]) -> str:
-        """Mean ± standard deviation over seeds; nothing if some seed never got there."""
-        values = [value for summary in self.summaries if (value := figure(summary)) is not None]
-        if not values or len(values) < len(self.summaries):
-            return "–"
-        apart = unit(statistics.stdev(values)) if len(values) > 1 else unit(0)
-        return unit(statistics.fmean(values)) + (f" ± {apart}" if apart != unit(0) else "")
 
 
 def compare(
@@ -105,9 +78,13 @@ def compare(
     done = [job for job in todo if (job.name, job.seed) not in failures]
     missing = left_out(todo)
     remarks = [*missing, *unlike(done)]
-    write(rows, remarks, out, path.stem)
+    repeated = repeated_of(done)
+    write(rows, remarks, out, path.stem, by_client(repeated))
     if done:
-        report.write([job.folder for job in done], out / "report.html", remarks=missing)  # the page finds the others
+        judged = headline([summary for row in rows for summary in row.summaries])
+        pictures = picture(repeated, judged)
+        folders = [job.folder for job in done]
+        report.write(folders, out / "report.html", remarks=missing, pictures=pictures)  # the page finds other remarks
     return rows, remarks
 
 
@@ -228,93 +205,24 @@ def rows_of(todo: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> lis
     return rows
 
 
-def write(rows: Sequence[Row], remarks: Sequence[str], out: Path, title: str) -> None:
-    """The results beside the runs."""
+def repeated_of(done: Sequence[Job]) -> list[Repeated]:
+    """The seeds of every run together."""
+    found = []
+    for name in dict.fromkeys(job.name for job in done):
+        mine = [job for job in done if job.name == name]
+        means = (summary_of(job).mean for job in mine)
+        values = tuple(value for value in means if value is not None)
+        found.append(Repeated(name, values, tuple(job.folder for job in mine)))
+    return found
+
+
+def write(rows: Sequence[Row], remarks: Sequence[str], out: Path, title: str, clients: str = "") -> None:
+    """The results beside the runs; `clients` is the table of what they are worth to every client."""
     content = [
         {"name": row.name, "failed": list(row.failed), "summaries": list(map(asdict, row.summaries))} for row in rows
     ]
     files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
-    files.write(out / "results.md", markdown(rows, title, remarks).encode())
-
-
-def millions(value: float) -> str:
-    return f"{value / 1e6:.1f}"
-
-
-@dataclass(frozen=True)
-class Reached:
-    """What it took to reach a share of the target: in words, by shares in a summary, and how it is written."""
-
-    words: str
-    by_share: Callable[[Summary], Mapping[str, float | None]]
-    unit: Callable[[float], str]
-
-
-TIME = Reached("simulated s to", lambda summary: summary.time_to, "{:.1f}".format)
-REACHED = (
-    Reached("rounds to", lambda summary: summary.rounds_to, "{:.0f}".format),
-    Reached("MB to", lambda summary: summary.traffic_to, millions),
-    TIME,
-)
-
-
-def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached]) -> list[str]:
-    """One line of the table."""
-    one_digit, figure = "{:.1f}".format, headline(row.summaries).text
-    return [
-        row.name,
-        row.over_seeds(lambda summary: summary.mean, figure) if row.summaries else "failed",
-        row.over_seeds(lambda summary: summary.best, figure),
-        *(row.over_seeds(partial(at_share, one, share), one.unit) for one in reached for share in shares),
-        row.over_seeds(lambda summary: summary.messages["total"], "{:.0f}".format),
-        row.over_seeds(lambda summary: summary.bytes["total"], millions),
-        row.over_seeds(lambda summary: summary.jump, figure),
-        row.over_seeds(lambda summary: summary.classes, one_digit),
-        row.over_seeds(lambda summary: summary.seconds, one_digit),
-    ]
-
-
-def headline(summaries: Sequence[Summary]) -> Headline:
-    """What these runs are judged by; accuracy if there are none."""
-    return next((Headline(one.metric, one.higher_is_better, one.share) for one in summaries), Headline())
-
-
-def at_share(reached: Reached, share: str, summary: Summary) -> float | None:
-    return reached.by_share(summary).get(share)
-
-
-def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Reached]]:
-    """The columns, the shares of the target that were asked for, and what is told of them."""
-    shares = list(dict.fromkeys(share for row in rows for summary in row.summaries for share in summary.rounds_to))
-    timed = any(summary.simulated_seconds is not None for row in rows for summary in row.summaries)
-    reached = [one for one in REACHED if timed or one is not TIME]
-    words = [f"{one.words} {float(share):.0%}" for one in reached for share in shares]
-    names = dict.fromkeys(summary.metric for row in rows for summary in row.summaries) or ["accuracy"]
-    figure = " or ".join(map(in_words, names))
-    columns = ["run", figure, "best", *words, "messages", "MB", "jump", "classes a round", "seconds"]
-    return columns, shares, reached
-
-
-def table(rows: Sequence[Row]) -> Table:
-    """For the terminal, where there is less room."""
-    columns, shares, reached = headings(rows)
-    left_out = ("best", "messages", "MB to", "simulated s to", "jump", "classes")
-    shown = [number for number, column in enumerate(columns) if not column.startswith(left_out)]
-    result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for number in shown:
-        result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)
-    for row in rows:
-        cells = cells_of(row, shares, reached)
-        result.add_row(*(Text(cells[number]) for number in shown))
-    return result
-
-
-def markdown(rows: Sequence[Row], title: str, remarks: Sequence[str] = ()) -> str:
-    """For documents."""
-    columns, shares, reached = headings(rows)
-    text = markdown_table(columns, [cells_of(row, shares, reached) for row in rows], words=1)
-    said = [*remarks, *(f"{row.name} failed: {reason}" for row in rows for reason in row.failed)]
-    return f"# {title}\n\n{text}\n" + ("\n" + "".join(f"- {line}\n" for line in said) if said else "")
+    files.write(out / "results.md", (markdown(rows, title, remarks) + (f"\n{clients}" if clients else "")).encode())
 
 
 @contextmanager

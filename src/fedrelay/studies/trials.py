@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.table import Table
@@ -54,7 +57,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        return ", ".join(f"{key.rpartition('.')[2]} = {value}" for key, value in self.settings.items())
+        return ", ".join(f"{key.rpartition('.')[2]} = {text_of(value)}" for key, value in self.settings.items())
 
     @property
     def rounds(self) -> int:
@@ -74,7 +77,18 @@ class Trial:
     @property
     def figure(self) -> float | None:
         """The mean of the last tests, averaged over seeds: what trials are ranked by."""
-        return averaged([statistics.fmean(found[-self.last :]) if found else None for found in self._figures()])
+        return averaged(self.by_seed)
+
+    @property
+    def by_seed(self) -> list[float | None]:
+        """The mean of the last tests of every seed."""
+        return [statistics.fmean(found[-self.last :]) if found else None for found in self._figures()]
+
+    @property
+    def deviation(self) -> float | None:
+        """Of the figure over seeds; None of fewer than two."""
+        known = [value for value in self.by_seed if value is not None]
+        return statistics.stdev(known) if 1 < len(known) == len(self.attempts) else None
 
     @property
     def test(self) -> float | None:
@@ -95,6 +109,11 @@ class Trial:
         """A figure as it is shown."""
         return "" if value is None else self.headline.text(value)
 
+    @property
+    def told(self) -> str:
+        """The figure, with its deviation over seeds."""
+        return self.written(self.figure) + ("" if self.deviation is None else f" ± {self.written(self.deviation)}")
+
 
 def averaged(values: Sequence[float | None]) -> float | None:
     """The mean; None if one is missing."""
@@ -102,17 +121,31 @@ def averaged(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
+def text_of(value: Any) -> str:
+    """A value as a configuration says it; texts without quotes."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def trials_of(grid: Mapping[str, Sequence[Any]], out: Path, seeds: Sequence[int] = ()) -> list[Trial]:
     """Every combination of values, with every seed (without any: with the configuration's)."""
     for key, values in (*grid.items(), *([("seeds", seeds)] if seeds else [])):
-        if not values or len(set(values)) < len(values):
+        if not values or len(set(map(text_of, values))) < len(values):
             raise BadInput(f"{key}: give different values to compare, such as 0.01,0.03,0.1, not {list(values)}")
+    combinations = list(itertools.product(*grid.values()))
     trials = []
-    for values in itertools.product(*grid.values()):
-        folder = out / "-".join(map(str, values))
+    for values, name in zip(combinations, folders_of(combinations), strict=True):
+        folder = out / name
         attempts = [Attempt(folder / f"seed-{seed}", seed) for seed in seeds] or [Attempt(folder)]
         trials.append(Trial(dict(zip(grid, values, strict=True)), attempts))
     return trials
+
+
+def folders_of(combinations: Sequence[Sequence[Any]]) -> list[str]:
+    """The name of the folder of every combination: its values, as far as a file system takes them; all different."""
+    plain = [re.sub(r"[^\w.+=-]+", "_", "-".join(map(str, values))).strip("_") for values in combinations]
+    return [
+        name if name.strip(".") and plain.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(plain)
+    ]
 
 
 def give_up_hopeless(trials: Sequence[Trial]) -> None:
@@ -136,7 +169,7 @@ def headings(trials: Sequence[Trial]) -> list[str]:
 
 def cells_of(trial: Trial, trials: Sequence[Trial]) -> list[str]:
     drops = [str(trial.drops)] if any(one.drops for one in trials) else []
-    return [trial.name, str(trial.rounds), trial.written(trial.figure), trial.written(trial.best), *drops]
+    return [trial.name, str(trial.rounds), trial.told, trial.written(trial.best), *drops]
 
 
 def board(trials: Sequence[Trial]) -> Table:
@@ -162,6 +195,7 @@ def as_record(trial: Trial) -> dict[str, Any]:
         "rounds": trial.rounds,
         "metric": trial.headline.name,
         "validation": trial.figure,
+        "deviation": trial.deviation,
         "best": trial.best,
         "test": [dict(one.test) for one in trial.attempts if one.test] or None,
         "stopped": trial.stopped or None,
@@ -176,10 +210,14 @@ def advice(ranked: Sequence[Trial], grid: Mapping[str, Sequence[Any]]) -> list[s
     edges = [
         f"{key} = {value} is the {'largest' if value == max(grid[key]) else 'smallest'} that was tried: try beyond it"
         for key, value in best.settings.items()
-        if len(grid[key]) > 1 and not isinstance(value, str) and value in (min(grid[key]), max(grid[key]))
+        if len(grid[key]) > 1 and all(map(is_number, grid[key])) and value in (min(grid[key]), max(grid[key]))
     ]
-    chosen = " ".join(f"--set {key}={value}" for key, value in best.settings.items())
+    chosen = " ".join(f"--set {quote(f'{key}={text_of(value)}')}" for key, value in best.settings.items())
     return [f"Best: {chosen}", *edges, *tested(best)]
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def tested(best: Trial) -> list[str]:

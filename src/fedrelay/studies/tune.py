@@ -7,6 +7,7 @@ the end, and only for the value that was chosen.
 from __future__ import annotations
 
 import json
+import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
@@ -20,9 +21,11 @@ from rich.live import Live
 
 from fedrelay import config, files, report
 from fedrelay.errors import BadInput, DroppedClients, RunFailed, within
+from fedrelay.report.figures import Figure
 from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
+from fedrelay.studies import sweep
 from fedrelay.studies.compare import workers
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
 from fedrelay.tasks import Workspaces, evaluate
@@ -51,12 +54,14 @@ def tune(
     *,
     seeds: Sequence[int] = (),
     jobs: int = 1,
+    to_the_end: bool = False,
     data_dir: Path | None = None,
 ) -> list[Trial]:
     """Run every combination of the grid (with every seed) in a folder of its own, best first in the result.
 
-    All run to a quarter of the rounds, those that are not hopeless to the half, and so on. A sweep that was interrupted
-    goes on where it was. `tune.json`, `results.md` and `report.html` keep what came out.
+    All run to a quarter of the rounds, those that are not hopeless to the half, and so on; `to_the_end` gives nobody
+    up, so that the picture has every value after all rounds. A sweep that was interrupted goes on where it was.
+    `tune.json`, `results.md` and `report.html` keep what came out.
     """
     within("jobs", jobs, least=1)
     trials = trials_of(grid, out, seeds)
@@ -65,7 +70,7 @@ def tune(
         built = config.build(tables_of(tables, trial, trial.attempts[0]), data_dir)  # mistakes are refused at once
         trial.headline, trial.last, rounds = built.task.headline, built.evaluate.last, built.tables["rounds"]
     with Live(console=live, refresh_per_second=4, transient=True) as display, workers(jobs) as pool:
-        for rung in RUNGS:
+        for rung in RUNGS[-1:] if to_the_end else RUNGS:
             going = [trial for trial in trials if not trial.stopped]
             goal = max(round(rung * rounds), 1)
             advance(going, tables, goal, pool, display=display, all_=trials, data_dir=data_dir)
@@ -75,7 +80,7 @@ def tune(
     if not ranked[0].stopped:
         for attempt in ranked[0].attempts:
             attempt.test = tested(tables_of(tables, ranked[0], attempt), attempt.folder, data_dir)
-    write(ranked, advice(ranked, grid), out)
+    write(ranked, advice(ranked, grid), out, sweep.figures(trials, grid))
     return ranked
 
 
@@ -88,7 +93,7 @@ def judged_by_validation(tables: Mapping[str, Any]) -> config.Tables:
 
 def tables_of(tables: Mapping[str, Any], trial: Trial, attempt: Attempt) -> config.Tables:
     """The configuration of a trial with one seed."""
-    changed = config.override(tables, [f"{key}={json.dumps(value)}" for key, value in trial.settings.items()])
+    changed = config.with_values(tables, trial.settings)
     return changed if attempt.seed is None else {**changed, "seed": attempt.seed}
 
 
@@ -157,23 +162,43 @@ def tested(tables: config.Tables, folder: Path, data_dir: Path | None) -> dict[s
     return dict(evaluate(deployed(found[0], experiment.algorithm), experiment.federation.evaluated, workspaces))
 
 
-def write(ranked: Sequence[Trial], remarks: Sequence[str], out: Path) -> None:
+def write(ranked: Sequence[Trial], remarks: Sequence[str], out: Path, pictures: Sequence[Figure] = ()) -> None:
     """The results beside the runs."""
     files.write(out / "tune.json", (json.dumps([as_record(trial) for trial in ranked], indent=2) + "\n").encode())
     files.write(out / "results.md", markdown(ranked, out.name, remarks).encode())
     folders = [attempt.folder for trial in ranked for attempt in trial.attempts if attempt.logs]
     if folders:
-        report.write(folders, out / "report.html", remarks=remarks)
+        report.write(folders, out / "report.html", remarks=remarks, pictures=pictures)
 
 
 def values_of(text: str, what: str) -> list[Any]:
-    """The values of a list with commas: numbers where they are numbers."""
-    found: list[Any] = []
-    for part in text.split(","):
-        try:
-            found.append(json.loads(part))
-        except ValueError:
-            found.append(part.strip())
-    if not all(part.strip() for part in text.split(",")):
+    """The values of a list with commas: numbers, lists and tables as TOML has them; what is none of that is a text."""
+    parts = split_at_commas(text)
+    if not all(parts):
         raise BadInput(f"{what} {text}: expected values with commas between, such as 0.01,0.03,0.1")
-    return found
+    return [value_of(part) for part in parts]
+
+
+def value_of(text: str) -> Any:
+    try:
+        found = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return found if isinstance(found, bool | int | float | str | list | dict) else text  # dates are texts here
+
+
+def split_at_commas(text: str) -> list[str]:
+    """The parts between commas, but not between those in brackets, braces or quotes."""
+    parts, depth, quoted = [""], 0, ""
+    for letter in text:
+        if quoted:
+            quoted = "" if letter == quoted else quoted
+        elif letter in "\"'":
+            quoted = letter
+        else:
+            depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and not quoted and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
