@@ -200,6 +200,7 @@ def _lengths(runs: Sequence[Run], names: Sequence[str], measure: Measure) -> Spe
                 "marker": {"color": style.colour},
                 "texttemplate": measure.hover.replace("{y", "{x"),
                 "textposition": "outside",
+                "cliponaxis": False,
                 "hovertemplate": measure.hover.replace("{y", "{x"),
             }
         )

@@ -97,7 +97,8 @@ def _after_one_round(racing: dict[str, Run]) -> str:
     sent, leanest = _fewest(racing, lambda run: measures.total(run, "bytes") if run.rounds else None)
     if not sent or len(leanest) == len(racing):
         return best
-    return f"{best.removesuffix('.')}; {_listed(leanest)} sent the least ({measures.size(sent)})."
+    who = _listed(leanest) if len(leanest) <= FEW else f"{leanest[0]} and {len(leanest) - 1} more"
+    return f"{best.removesuffix('.')}; {who} sent the least ({measures.size(sent)})."
 
 
 def _not_reached(racing: dict[str, Run], *, told_of_target: bool = True) -> str:

@@ -30,8 +30,9 @@ from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
+from fedrelay.studies import over_seeds
 from fedrelay.studies.compared import Row, headline, markdown
-from fedrelay.studies.over_seeds import Repeated, by_client, picture
+from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
 
 EXTRA = ("runs", "seeds", "reference")
@@ -79,12 +80,12 @@ def compare(
     missing = left_out(todo)
     remarks = [*missing, *unlike(done)]
     repeated = repeated_of(done)
-    write(rows, remarks, out, path.stem, by_client(repeated))
+    write(rows, remarks, out, path.stem, over_seeds.by_client(repeated))
     if done:
         judged = headline([summary for row in rows for summary in row.summaries])
-        pictures = picture(repeated, judged)
-        folders = [job.folder for job in done]
-        report.write(folders, out / "report.html", remarks=missing, pictures=pictures)  # the page finds other remarks
+        said = [*over_seeds.remarks(repeated, judged), *missing]  # the page finds the others
+        pictures = over_seeds.picture(repeated, judged)
+        report.write([job.folder for job in done], out / "report.html", remarks=said, pictures=pictures)
     return rows, remarks
 
 

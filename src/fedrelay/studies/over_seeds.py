@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from fedrelay.report.figures import COLOURS, Figure, Spec, axes, places, shortened
+from fedrelay.report.figures import COLOURS, GREY, Figure, Spec, axes, places, shortened
 from fedrelay.report.measures import words
 from fedrelay.runs.results import read_clients
 from fedrelay.studies.markdown import markdown_table
@@ -44,6 +44,16 @@ def picture(runs: Sequence[Repeated], by: Headline) -> list[Figure]:
     return [Figure("seeds", title, caption, bars(known, by), wide=True)]
 
 
+def remarks(runs: Sequence[Repeated], by: Headline) -> list[str]:
+    """Who is best over all seeds; nothing if there is one run, or one seed."""
+    known = [run for run in runs if len(run.values) > 1]
+    if len(known) < 2:
+        return []
+    best = max(known, key=lambda run: by.merit(statistics.fmean(run.values)))
+    told = mean_and_deviation(best.values, by.text)
+    return [f"Over {len(best.values)} seeds {best.name} has the best {words(by.name)}: {told}."]
+
+
 def bars(runs: Sequence[Repeated], by: Headline) -> Spec:
     factor = 100.0 if by.share else 1.0
     data: list[Spec] = []
@@ -56,7 +66,7 @@ def bars(runs: Sequence[Repeated], by: Headline) -> Spec:
             "orientation": "h",
             "x": [factor * statistics.fmean(run.values)],
             "y": [place],
-            "error_x": {"type": "data", "array": [factor * apart]},
+            "error_x": {"type": "data", "array": [factor * apart], "color": GREY},
             "marker": {"color": colour, "opacity": 0.6},
             "hovertemplate": f"{told}<extra></extra>",
         }
@@ -80,17 +90,17 @@ def by_client(runs: Sequence[Repeated]) -> str:
     """What the runs are worth to every client (every domain, say), over seeds, as Markdown; nothing where clients have
     no test examples of their own, or there are very many."""
     found = [[clients for folder in run.folders if (clients := read_clients(folder)) is not None] for run in runs]
-    first = next((each for clients in found for each in clients), None)
+    first = next((one for clients in found for one in clients), None)
     names = list(dict.fromkeys(client.name for clients in found for each in clients for client in each.clients))
     if first is None or len(names) > MOST_CLIENTS:
         return ""
     share = first.headline in METRICS and METRICS[first.headline]().share
     by = Headline(first.headline, first.higher_is_better, share)
     rows = []
-    for run, clients in zip(runs, found, strict=True):
+    for run, mine in zip(runs, found, strict=True):
         cells = []
         for name in names:
-            values = [one.metrics.get(by.name) for each in clients for one in each.clients if one.name == name]
+            values = [one.metrics.get(by.name) for each in mine for one in each.clients if one.name == name]
             known = [value for value in values if value is not None]
             cells.append(mean_and_deviation(known, by.text) if known and len(known) == len(run.folders) else "–")
         rows.append([run.name, *cells])

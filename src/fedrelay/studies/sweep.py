@@ -119,4 +119,4 @@ def ticks(values: Sequence[Any]) -> Spec:
 
 def wide_apart(values: Sequence[float]) -> bool:
     """Whether a linear axis would press the small ones together."""
-    return min(values) > 0 and max(values) > 50 * min(values)
+    return min(values) > 0 and max(values) > 20 * min(values)

@@ -142,7 +142,7 @@ def trials_of(grid: Mapping[str, Sequence[Any]], out: Path, seeds: Sequence[int]
 
 def folders_of(combinations: Sequence[Sequence[Any]]) -> list[str]:
     """The name of the folder of every combination: its values, as far as a file system takes them; all different."""
-    plain = [re.sub(r"[^\w.+=-]+", "_", "-".join(map(str, values))).strip("_") for values in combinations]
+    plain = ["-".join(re.sub(r"[^\w.+=-]+", "_", str(value)).strip("_") for value in values) for values in combinations]
     return [
         name if name.strip(".") and plain.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(plain)
     ]
