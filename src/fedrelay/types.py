@@ -30,6 +30,7 @@ __all__ = [
     "Chain",
     "Drop",
     "Engine",
+    "Hearing",
     "Kind",
     "Merge",
     "Outcome",
@@ -63,12 +64,14 @@ class Baton:
 
 @dataclass(frozen=True)
 class Chain:
-    """Who trains after whom, from which baton. `weight` overrides the weighting by examples."""
+    """Who trains after whom, from which baton. `weight` overrides the weighting by examples. `holder` is the client
+    that has the baton before the chain begins, where that is not the server."""
 
     start: Baton
     clients: tuple[int, ...]
     slot: int = 0
     weight: float | None = None
+    holder: int | None = None
 
 
 @dataclass(frozen=True)
@@ -302,6 +305,15 @@ class Plan(ABC):
         """Whether there is never more than one chain in a round."""
         return False
 
+    @property
+    def rounds(self) -> int | None:
+        """How many rounds there are to plan; None: as many as one likes."""
+        return None
+
+
+Hearing: TypeAlias = Sequence[Sequence[int]]
+"""Of every client, those whose models it gets."""
+
 
 class Merge(ABC):
     """How the batons that came back become the next ones. A frozen dataclass."""
@@ -317,6 +329,10 @@ class Merge(ABC):
 
     @abstractmethod
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State: ...
+
+    def exchanges(self, state: State, /) -> Sequence[Hearing]:
+        """What clients send one another in the merge of the round after this state, step by step, if they do."""
+        return ()
 
     @property
     def least_chains(self) -> int:
@@ -338,8 +354,8 @@ class Algorithm:
     """A method is four choices: plan, update, merge, barrier; `fedrelay.method` makes it of what it changes of FedAvg.
 
     Without a barrier a merge waits for every chain. `pooled` marks the reference that sees all data as one client.
-    `relayed`: what one client of a chain sends to the next goes through the server. `predictor` says how the result
-    predicts; None: as one model, the mean of the batons.
+    `relayed`: what one client of a chain sends to the next goes through the server. `serverless`: there is none, and
+    batons stay with clients. `predictor` says how the result predicts; None: as one model, the mean of the batons.
     """
 
     plan: Plan
@@ -348,6 +364,7 @@ class Algorithm:
     barrier: Barrier | None = None
     pooled: bool = False
     relayed: bool = False
+    serverless: bool = False
     predictor: Callable[[State], Predictor] | None = None
 
 

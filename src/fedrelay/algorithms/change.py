@@ -32,10 +32,12 @@ class Change:
 
     plan: Plan | None = part("who trains after whom")
     terms: tuple[Term, ...] = ()
+    visit: Callable[[Work], Work] | None = part("what happens in a visit")
     merge: Merge | None = part("how models are merged")
     every: int | Literal["groups"] | None = part("how many rounds there are between two merges")
     barrier: Barrier | None = part("which chains a merge waits for")
     relayed: bool | None = part("whether the server passes on what clients send to one another")
+    serverless: bool | None = part("whether there is a server at all")
     pooled: bool | None = part("whether all data is in one place")
     predictor: Callable[[State], Predictor] | None = part("how the result predicts")
     private: Private | None = part("what stays at home")
@@ -95,11 +97,12 @@ def method(
     period = None if change.every == "groups" else change.every
     algorithm = Algorithm(
         plan=(change.plan or Singles()).fitted(fraction=taking, sampler=sampler, local=local),
-        update=with_private(with_pool(with_terms(local, change.terms), change.pooling), change.private),
+        update=with_private(updated(local, change), change.private),
         merge=inner if change.every is None else Every(inner, period),
         barrier=change.barrier,
         pooled=bool(change.pooled),
         relayed=bool(change.relayed),
+        serverless=bool(change.serverless),
         predictor=change.predictor,
     )
     check(algorithm, inner)
@@ -151,6 +154,12 @@ def with_pool(update: Work, pooling: Pooling | None) -> Work:
     return ModelPool(update, pooling)
 
 
+def updated(local: Work, change: Change) -> Work:
+    """What happens in a visit: the local training, and what the methods make of it."""
+    training = with_terms(local, change.terms)
+    return with_pool(training if change.visit is None else change.visit(training), change.pooling)
+
+
 def with_private(update: Work, private: Private | None) -> Work:
     """The work of a visit, with parts of the model that stay at home."""
     return update if private is None else AtHome(update, private)
@@ -166,6 +175,11 @@ def name_of(value: object) -> str:
 def check(algorithm: Algorithm, merge: Merge) -> None:
     """Refuse parts that make no sense together; `merge` is what happens when models are merged at all."""
     plan, sampler, waits = algorithm.plan, algorithm.plan.sampler, algorithm.barrier is None
+    if algorithm.predictor is not None and isinstance(algorithm.update, AtHome):
+        raise BadInput(
+            f"{', '.join(algorithm.update.private.parts)} stays at home, and this method tests whole models: what it "
+            "tests must be the mean of the models, if it has that, or nothing may stay at home"
+        )
     now_and_then = isinstance(algorithm.merge, Every) and algorithm.merge.period != 1
     if plan.one_chain and merge.least_chains > 1:
         raise BadInput(f"{name_of(merge)} compares several chains, and here all clients are one chain")

@@ -13,7 +13,7 @@ from fedrelay.data.federation import Sent
 from fedrelay.runs import measures
 from fedrelay.runs.log import RoundLog
 from fedrelay.tasks import Task
-from fedrelay.types import Outcome, Tree, Vector, Work
+from fedrelay.types import Hearing, Outcome, Tree, Vector, Work
 
 DIRECTIONS = ("server_to_client", "client_to_server", "client_to_client")
 
@@ -49,24 +49,31 @@ EVERYTHING_LEAVES: Home = {}
 
 
 def traffic(
-    outcomes: Iterable[Outcome], model: Vector, shared: Tree, *, relayed: bool = False, home: Home = EVERYTHING_LEAVES
+    outcomes: Iterable[Outcome],
+    model: Vector,
+    shared: Tree,
+    *,
+    relayed: bool = False,
+    serverless: bool = False,
+    home: Home = EVERYTHING_LEAVES,
 ) -> Traffic:
     """Count what these chains sent.
 
     The server sends the baton to the first client of a chain, every client to the next one, the last good one back.
     A client that was dropped still cost the message that reached it; whoever held the last good baton sends again.
     Every client also gets `shared` from the server and sends it its uplink: a vector of the model's size in them is a
-    message of its own. If the server relays, what goes from one client to another is two messages, up and down.
+    message of its own. If the server relays, what goes from one client to another is two messages, up and down. Without
+    a server the first client has the baton, or gets it from the client that has; and the last good one keeps it.
     """
     down = up = across = extra_down = extra_up = more_down = more_up = 0
     for outcome in outcomes:
         lost = {drop.hop for drop in outcome.dropped}
-        holder: int | None = None  # None is the server
+        holder = outcome.chain.holder  # None is the server
         for hop, client in enumerate(outcome.chain.clients):
-            down += holder is None
+            down += holder is None and not serverless
             across += holder not in (None, client)
             holder = holder if hop in lost else client
-        up += holder is not None
+        up += holder is not None and not serverless
         extra_down += len(outcome.chain.clients) * size_of(shared, home)
         extra_up += sum(size_of(report.uplink, home) for report in outcome.reports)
         more_down += len(outcome.chain.clients) * vectors_in(shared, model)
@@ -75,6 +82,12 @@ def traffic(
     down, up, across = down + passed, up + passed, across - passed
     sizes = (down * baton + extra_down, up * baton + extra_up, across * baton)
     return Traffic((down + more_down, up + more_up, across), sizes, (2 * passed, 2 * passed * baton))
+
+
+def exchanged(steps: Iterable[Hearing], model: Vector, home: Home = EVERYTHING_LEAVES) -> Traffic:
+    """Count what clients send one another where they mix their models: a message to every neighbour, in every step."""
+    messages = sum(len(heard) for hearing in steps for heard in hearing)
+    return Traffic((0, 0, messages), (0, 0, messages * size_of(model, home)))
 
 
 def describing(outcome: Outcome, work: Work, model: Vector, home: Home = EVERYTHING_LEAVES) -> Traffic:

@@ -69,7 +69,7 @@ def load(folder: Path | str) -> Run:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed"):
+    for key in ("sampling", "undescribed", "kept"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -157,6 +157,7 @@ def decoded(line: bytes, number: int) -> RoundLog:
     for item in fields(RoundLog):
         if item.name in found or item.default is item.default_factory is MISSING:
             ROUND_CHECKS[item.name](found.get(item.name), item.name)
+    found["kept"] = tuple(found.get("kept", ()))
     found["drops"] = tuple(Dropped(**kept(Dropped, drop)) for drop in found.get("drops", ()))
     found["undescribed"] = tuple(Undescribed(**kept(Undescribed, one)) for one in found.get("undescribed", ()))
     return RoundLog(**kept(RoundLog, found))
@@ -271,6 +272,10 @@ def lost(*numbered: str) -> Check:
     return check
 
 
+def listed(value: Any, key: str) -> None:
+    need(isinstance(value, list) and all(map(is_number, value)), f"{key} should be a list of numbers", value)
+
+
 ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("round", "clients", "chains", "depth", "examples", "seconds", "visits", "groups"), number),
     **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe),
@@ -278,10 +283,11 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("relayed", "describing"), part),
     **dict.fromkeys(("sampling", "metrics"), numbers),
     "drops": lost("client", "chain", "hop"),
+    "kept": listed,
     "undescribed": lost("client"),
 }
 SUMMARY_CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("algorithm", "params_sha256", "metric"), text),
+    **dict.fromkeys(("algorithm", "params_sha256", "metric", "tested"), text),
     **dict.fromkeys(("higher_is_better", "share"), truth),
     **dict.fromkeys(("mean", "best", "final"), maybe),
     **dict.fromkeys(("rounds", "examples", "seconds", "drops", "depth"), number),
@@ -298,6 +304,7 @@ OLD_SUMMARY: dict[str, Any] = {
     **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates", "clients")},
     **{key: nothing() for key in ("relayed", "describing")},
     "depth": 0,
+    "tested": "",
 }
 """What a summary of before there was a clock, relaying or estimates may lack."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.runs.costs import EVERYTHING_LEAVES, Home, size_of
-from fedrelay.types import Outcome, State
+from fedrelay.types import Hearing, Outcome, State
 
 Floats = NDArray[np.float64]
 BYTES = 1e6 / 8  # per second, of one Mbit/s
@@ -141,11 +141,12 @@ class Latency:
 @dataclass(frozen=True)
 class Load:
     """What a hop moves, in bytes: the baton and what the server tells everybody. `relayed`: the server stands between
-    two clients of a chain, so that what one sends goes up first and down afterwards."""
+    two clients of a chain, so that what one sends goes up first and down afterwards. `serverless`: there is none."""
 
     baton: int
     shared: int = 0
     relayed: bool = False
+    serverless: bool = False
     home: Home = field(default_factory=dict)
 
 
@@ -160,10 +161,17 @@ class Pace:
     seed: int
 
     def timed(
-        self, outcomes: Sequence[Outcome], state: State, *, relayed: bool, home: Home = EVERYTHING_LEAVES
+        self,
+        outcomes: Sequence[Outcome],
+        state: State,
+        *,
+        relayed: bool,
+        serverless: bool = False,
+        home: Home = EVERYTHING_LEAVES,
     ) -> list[Outcome]:
         """The outcomes of the round after `state`, with the time they finished; all its chains began when it did."""
-        load = Load(size_of(state.batons[0].params, home), size_of(state.shared, home), relayed, home)
+        baton, shared = size_of(state.batons[0].params, home), size_of(state.shared, home)
+        load = Load(baton, shared, relayed, serverless, home)
         finished = [self.finish(outcome, load, state.round + 1, state.clock) for outcome in outcomes]
         return [replace(outcome, finished_at=at) for outcome, at in zip(outcomes, finished, strict=True)]
 
@@ -171,15 +179,24 @@ class Pace:
         """When a chain finished that began at `began`. A client that was dropped costs the message that reached it."""
         lost = {drop.hop for drop in outcome.dropped}
         reports = iter(outcome.reports)
-        now, holder = began, None
+        now, holder = began, outcome.chain.holder
         for hop, client in enumerate(outcome.chain.clients):
-            now += self.absence(client, round, hop) + self.passing(holder, client, load)
+            alone = holder is None and load.serverless  # it makes the initial model itself
+            now += self.absence(client, round, hop) + self.passing(client if alone else holder, client, load)
             if hop not in lost:
                 report = next(reports)
                 told = size_of(report.uplink, load.home)
                 now += float(report.examples / self.speed[client] + told / self.bandwidth[client])
                 holder = client
-        return now if holder is None else now + self.transfer(load.baton, holder)
+        return now if holder is None or load.serverless else now + self.transfer(load.baton, holder)
+
+    def exchanging(self, steps: Sequence[Hearing], baton: int) -> float:
+        """How long clients take to send one another their models, step by step. A client sends to (and hears from) one
+        neighbour after another; a step ends when everybody is done."""
+        return sum(
+            max(sum(self.transfer(baton, self.slower(client, other)) for other in heard) for client, heard in each)
+            for each in (tuple(enumerate(hearing)) for hearing in steps)
+        )
 
     def described(self, outcome: Outcome, sent: int) -> float:
         """How long a client took to be described, with so many bytes sent to it."""
@@ -205,8 +222,11 @@ class Pace:
             return shared + self.transfer(load.baton, client)
         if load.relayed:
             return shared + self.transfer(load.baton, holder) + self.transfer(load.baton, client)
-        slower = holder if self.bandwidth[holder] < self.bandwidth[client] else client
-        return shared + self.transfer(load.baton, slower)
+        return shared + self.transfer(load.baton, self.slower(holder, client))
+
+    def slower(self, one: int, other: int) -> int:
+        """The client of the two that sets the pace between them."""
+        return one if self.bandwidth[one] < self.bandwidth[other] else other
 
     def transfer(self, size: int, client: int) -> float:
         """How long a message of this size takes from or to a client."""

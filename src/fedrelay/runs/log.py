@@ -58,6 +58,9 @@ class RoundLog:
     groups: int = 0
     """Among how many the chains were drawn."""
     drops: tuple[Dropped, ...] = ()
+    kept: tuple[int, ...] = ()
+    """Where every client has a model of its own: those that went into the merge with the one they had before, because
+    they were lost, or not drawn."""
     undescribed: tuple[Undescribed, ...] = ()
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     """What there is to say of the draw."""
@@ -125,5 +128,7 @@ class Summary:
     final: float | None
     clients: Mapping[str, float | None] = field(default_factory=dict)
     """How the headline is spread over clients (`quality.Spread`), where they have test parts; clients.json has all."""
+    tested: str = ""
+    """What was tested, in words: one model, or the mean of several models' figures."""
     calibration_error: float | None = None
     """Expected, on the test set, where classes are told apart."""

@@ -23,6 +23,7 @@ def train(
 ) -> Iterator[State]:
     """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
     have a virtual clock. The first clients that are lost raise a warning (`DroppedClients`), and the run goes on."""
+    check_rounds(algorithm, rounds)
     if state is None:
         state = start(algorithm, engine, latency)
     warned = False
@@ -32,6 +33,13 @@ def train(
             warnings.warn(lost_clients(state.log), DroppedClients, stacklevel=2)
             warned = True
         yield state
+
+
+def check_rounds(algorithm: Algorithm, rounds: int) -> None:
+    """Refuse more rounds than the method has."""
+    most = algorithm.plan.rounds
+    if most is not None and rounds > most:
+        raise BadInput(f"this method, with these settings, is done after {most} rounds: rounds = {most}, not {rounds}")
 
 
 def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) -> State:
@@ -131,14 +139,18 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     running = () if planned.server_only else engine.run(algorithm.update, planned.chains, state.shared, round)
     outcomes = list(running)
     home = at_home(algorithm.update.at_home(engine.task), engine.task)
-    if latency is not None and not algorithm.pooled:
-        pace = latency.draw(len(engine.sizes), engine.seed)
-        outcomes = pace.timed(outcomes, state, relayed=algorithm.relayed, home=home)
+    pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
+    if pace is not None:
+        how = {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
+        outcomes = pace.timed(outcomes, state, home=home, **how)
     good = [outcome for outcome in outcomes if outcome.reports]
     if not good and not state.waiting and not planned.server_only:
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
+    exchanges = algorithm.merge.exchanges(state)
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
+    if pace is not None and exchanges:
+        clock += pace.exchanging(exchanges, costs.size_of(state.batons[0].params, home))
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
     memo = algorithm.plan.learn(planned, back)
     known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups)
@@ -146,15 +158,16 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     merged = merge(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
+    there = {report.client for outcome in outcomes for report in outcome.reports}
     log = replace(
         log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home)),
+        kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
         groups=planned.groups,
         sampling=dict(planned.sampling),
         undescribed=tuple(Undescribed(*missing) for missing in planned.undescribed),
-        simulated_seconds=None if latency is None or algorithm.pooled else clock - began_at(state),
+        simulated_seconds=None if pace is None else clock - began_at(state),
         seconds=time.perf_counter() - began,
     )
-    there = {report.client for outcome in outcomes for report in outcome.reports}
     after = replace(merged, round=round, log=log, participants=tuple(sorted(there)))
     engine.commit(round)
     return after
@@ -168,7 +181,7 @@ def deployed(state: State, algorithm: Algorithm | None = None, engine: Engine | 
     common = blend(state.batons)
     places = () if algorithm is None or engine is None else algorithm.update.at_home(engine.task)
     if engine is None or not places:
-        return OneModel(common)
+        return OneModel(common, f"the mean of {count} models") if (count := len(state.batons)) > 1 else OneModel(common)
     return PerClient(common, OwnModels(common, places, engine.memories()[1]))
 
 
@@ -179,8 +192,9 @@ def traffic_of(
     if algorithm.pooled:
         return costs.Traffic()
     before = costs.Traffic(*() if state.round else state.described)
-    model = state.batons[0].params
-    return before + costs.traffic(outcomes, model, state.shared, relayed=algorithm.relayed, home=home)
+    model, how = state.batons[0].params, {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
+    mixed = costs.exchanged(algorithm.merge.exchanges(state), model, home)
+    return before + costs.traffic(outcomes, model, state.shared, home=home, **how) + mixed
 
 
 def began_at(state: State) -> float:
