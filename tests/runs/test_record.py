@@ -23,7 +23,7 @@ from fedrelay.algorithms import fedavg, fedseqinter
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
-from fedrelay.runs import checkpoint, record
+from fedrelay.runs import checkpoint, record, testing
 from fedrelay.runs.folder import dumps, read_rounds, write_rounds
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise
@@ -207,7 +207,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 def test_an_interrupt_during_the_evaluation_loses_nothing(whole, tmp_path, monkeypatch):
     recorder = recorder_in(tmp_path / "run")
-    evaluate, calls = record.evaluate, []
+    evaluate, calls = testing.evaluate, []
 
     def interrupted(predictor, *arguments):
         calls.append(predictor)
@@ -215,7 +215,7 @@ def test_an_interrupt_during_the_evaluation_loses_nothing(whole, tmp_path, monke
             raise KeyboardInterrupt
         return evaluate(predictor, *arguments)
 
-    monkeypatch.setattr(record, "evaluate", interrupted)
+    monkeypatch.setattr(testing, "evaluate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(recorder.run())
     assert len(read_rounds(tmp_path / "run" / "rounds.jsonl")) == 3

@@ -40,11 +40,9 @@ from fedrelay.runs.loop import deployed, start, train
 from fedrelay.runs.output import write_model
 from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.tasks import PerClient, Predictor, Task, Workspaces, evaluate, evaluate_clients
+from fedrelay.runs.testing import figures_of
+from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Algorithm, Engine, State, Tree
-
-MOST_TESTED = 20
-"""The models of so many clients are tested where each would have to be tested on everything."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,12 @@ class Recorder:
         summary = summarise(
             self.name, logs, self.evaluate, estimates=costs, params_sha256=fingerprint, headline=headline
         )
-        summary = replace(summary, clients=spread_of(clients), calibration_error=error_of(quality))
+        summary = replace(
+            summary,
+            clients=spread_of(clients),
+            calibration_error=error_of(quality),
+            tested=predictor.tests if self.test else "",
+        )
         write_summary(self.path / SUMMARY, summary)
 
     def _begin(self) -> tuple[State, list[RoundLog]]:
@@ -222,24 +225,11 @@ class Recorder:
         assert state.log is not None
         metrics: Mapping[str, float] = {}
         if self.test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
-            metrics = self._tested(deployed(state, self.algorithm, self.engine), self.test)
+            predictor = deployed(state, self.algorithm, self.engine)
+            metrics = figures_of(predictor, self.test, self._workspaces, self.federation)
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         return replace(state.log, classes=seen, metrics=finite)
-
-    def _tested(self, predictor: Predictor, test: Store) -> dict[str, float]:
-        """The test. Where clients have models of their own, each on the client's test part; where there is none, those
-        of some clients on the whole test set."""
-        if not isinstance(predictor, PerClient) or not predictor.own:
-            return evaluate(predictor, test, self._workspaces)
-        federation = self.federation
-        if federation is None or federation.test_order is None:
-            clients = sorted(predictor.own)
-            some = clients[:: -(-len(clients) // MOST_TESTED)]
-            return evaluate_clients(predictor, ((client, test) for client in some), self._workspaces)
-        rows = ((client, federation.client_test(client).rows) for client in range(len(federation)))
-        parts = ((client, federation.test.picked(own)) for client, own in rows if len(own))
-        return evaluate_clients(predictor, parts, self._workspaces)
 
     def _note_engine(self) -> None:
         """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -42,12 +42,22 @@ class Predictor(ABC):
         """What this client would use."""
         return self
 
+    @property
+    def tests(self) -> str:
+        """What is tested of it, in words."""
+        return f"{len(self.vectors)} models together"
+
 
 @dataclass(frozen=True)
 class OneModel(Predictor):
-    """One model for everybody."""
+    """One model for everybody; `of` says in words which one it is."""
 
     params: Vector
+    of: str = "the model"
+
+    @property
+    def tests(self) -> str:
+        return self.of
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
@@ -79,6 +89,10 @@ class Ensemble(Predictor):
     def vectors(self) -> tuple[Vector, ...]:
         return self.models
 
+    @property
+    def tests(self) -> str:
+        return f"{len(self.models)} models that vote"
+
     def outputs(self, workspaces: Workspaces, /) -> Outputs:
         if not isinstance(workspaces.task.loss, CrossEntropy):
             raise BadInput(f"models vote on classes, and {workspaces.task.model} tells none apart")
@@ -97,12 +111,28 @@ class Ensemble(Predictor):
         return vote
 
 
+Tested = Literal["own", "each", "common"]
+"""Which models of `PerClient` are tested: everybody's own, on its own test part; every one, on the whole test set; or
+the common one."""
+
+
 @dataclass(frozen=True)
 class PerClient(Predictor):
-    """A model of its own for every client that has one; `common` for all others, and for the central test set."""
+    """A model of its own for every client that has one; `common` for all others, and for the central test set. With
+    `beside`, the models that are not `tested` are tested too, and recorded under names of their own."""
 
     common: Vector
     own: Mapping[int, Vector]
+    tested: Tested = "own"
+    beside: bool = False
+
+    @property
+    def tests(self) -> str:
+        return {
+            "own": "every client's own model, on its test part if it has one: the mean",
+            "each": "every client's model, on the whole test set: the mean",
+            "common": "the model that clients have in common",
+        }[self.tested]
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
