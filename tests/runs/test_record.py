@@ -23,7 +23,7 @@ from fedrelay.algorithms import fedavg, fedseqinter
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
-from fedrelay.runs import checkpoint, record, testing
+from fedrelay.runs import checkpoint, testing
 from fedrelay.runs.folder import dumps, read_rounds, write_rounds
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise

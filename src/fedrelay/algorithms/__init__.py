@@ -8,6 +8,8 @@ from typing import Any
 
 from fedrelay.algorithms.centralized import centralized
 from fedrelay.algorithms.change import Change, method
+from fedrelay.algorithms.dfedavgm import dfedavgm
+from fedrelay.algorithms.dfedsam import dfedsam
 from fedrelay.algorithms.fedasyncseq import fedasyncseq
 from fedrelay.algorithms.fedavg import fedavg
 from fedrelay.algorithms.fedbn import fedbn
@@ -31,6 +33,7 @@ from fedrelay.algorithms.maecho import maecho
 from fedrelay.algorithms.moon import moon
 from fedrelay.algorithms.scaffold import scaffold
 from fedrelay.algorithms.sequential import sequential
+from fedrelay.merges.graphs import Circle
 from fedrelay.plans.growth import Fixed
 
 
@@ -99,6 +102,9 @@ ALGORITHMS: dict[str, Method] = {
     "fedadam": Method(fedadam, rest=Rest(100, 0.02, settings={"server_lr": 0.1})),
     "fedyogi": Method(fedyogi, rest=Rest(100, 0.02, settings={"server_lr": 0.1})),
     "maecho": Method(maecho),
+    "dfedavgm": Method(dfedavgm, settings={"graph": Circle()}, rest=Rest(settings={"momentum": 0.5})),
+    # As fedsam.
+    "dfedsam": Method(dfedsam, settings={"graph": Circle()}, rest=Rest(precision=0.01, settings={"rho": 0.01})),
 }
 """All methods by name."""
 
@@ -108,6 +114,8 @@ __all__ = [
     "Method",
     "Rest",
     "centralized",
+    "dfedavgm",
+    "dfedsam",
     "elmy",
     "fedadagrad",
     "fedadam",

@@ -15,7 +15,7 @@ from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import DATA
 from fedrelay.data import PARTITIONS
 from fedrelay.engines import ENGINES
-from fedrelay.merges import MERGES
+from fedrelay.merges import GRAPHS, MERGES
 from fedrelay.models import MODELS
 from fedrelay.plans import DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
@@ -42,6 +42,7 @@ KINDS = {
     "schedules": SCHEDULES,
     "samplers": SAMPLERS,
     "merges": MERGES,
+    "graphs": GRAPHS,
     "growths": GROWTHS,
     "distributions": DISTRIBUTIONS,
     "traits": TRAITS,

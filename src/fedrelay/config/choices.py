@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedrelay.config.local import build_local
 from fedrelay.config.schema import Choices
 from fedrelay.data import PARTITIONS, Partition
-from fedrelay.merges import MERGES
+from fedrelay.merges import GRAPHS, MERGES, Graph
 from fedrelay.plans import DISTANCES, GROUPERS, Distance, Grouper
 from fedrelay.plans.growth import GROWTHS, Growth
 from fedrelay.plans.sampling import SAMPLERS, Sampler
@@ -28,6 +28,7 @@ CHOICES: Choices = {
     Trait: TRAITS,
     Distance: DISTANCES,
     Grouper: GROUPERS,
+    Graph: GRAPHS,
     ProbeNetwork: PROBES,
     Loss: LOSSES,
     Metric: METRICS,

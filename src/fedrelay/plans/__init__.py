@@ -20,6 +20,7 @@ from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
 from fedrelay.plans.handover import Handover
 from fedrelay.plans.order import Order
+from fedrelay.plans.peers import Peers
 from fedrelay.plans.regroup import Moment, Regrouped
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Moment",
     "NormalisedCosine",
     "Order",
+    "Peers",
     "Random",
     "Regrouped",
     "Ring",

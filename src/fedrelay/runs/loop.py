@@ -147,20 +147,20 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     if not good and not state.waiting and not planned.server_only:
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
-    exchanges = algorithm.merge.exchanges(state)
+    merge = algorithm.merge.fitted(engine.task, engine.seed)
+    exchanges, model = merge.exchanges(state), state.batons[0].params
     clock = max((outcome.finished_at for outcome in ready), default=state.clock)
-    if pace is not None and exchanges:
-        clock += pace.exchanging(exchanges, costs.size_of(state.batons[0].params, home))
+    clock += 0.0 if pace is None else pace.exchanging(exchanges, costs.size_of(model, home))
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
     memo = algorithm.plan.learn(planned, back)
     known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups)
-    merge = algorithm.merge.fitted(engine.task, engine.seed)
     merged = merge(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     there = {report.client for outcome in outcomes for report in outcome.reports}
+    sent = costs.exchanged(exchanges, model, home)
     log = replace(
-        log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home)),
+        log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home) + sent),
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
         groups=planned.groups,
         sampling=dict(planned.sampling),
@@ -181,7 +181,8 @@ def deployed(state: State, algorithm: Algorithm | None = None, engine: Engine | 
     common = blend(state.batons)
     places = () if algorithm is None or engine is None else algorithm.update.at_home(engine.task)
     if engine is None or not places:
-        return OneModel(common, f"the mean of {count} models") if (count := len(state.batons)) > 1 else OneModel(common)
+        count = len(state.batons)
+        return OneModel(common, f"the mean of {count} models") if count > 1 else OneModel(common)
     return PerClient(common, OwnModels(common, places, engine.memories()[1]))
 
 
@@ -193,8 +194,7 @@ def traffic_of(
         return costs.Traffic()
     before = costs.Traffic(*() if state.round else state.described)
     model, how = state.batons[0].params, {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
-    mixed = costs.exchanged(algorithm.merge.exchanges(state), model, home)
-    return before + costs.traffic(outcomes, model, state.shared, home=home, **how) + mixed
+    return before + costs.traffic(outcomes, model, state.shared, home=home, **how)
 
 
 def began_at(state: State) -> float:

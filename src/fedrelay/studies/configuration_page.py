@@ -107,8 +107,12 @@ def typed(hint: Any) -> str:
     if origin is typing.Literal:
         return " or ".join(f'`"{part}"`' for part in parts)
     if origin in (tuple, Sequence):
-        return f"list of {typed(parts[0])}s" if parts else "list"
+        return f"list of {several(typed(parts[0]))}" if parts else "list"
     return TYPES.get(hint, getattr(hint, "__name__", str(hint)).lower())
+
+
+def several(words: str) -> str:
+    return words.replace("list of", "lists of", 1) if words.startswith("list of") else f"{words}s"
 
 
 TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "text"}
