@@ -394,6 +394,13 @@ class Engine(ABC):
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         """Put back what `memories` gave (on resume)."""
 
+    def back_to(self, round: int, /) -> None:
+        """Undo the last commit, if this is the round before it and no other has begun since.
+
+        For a run that was interrupted between a commit and the state that belongs to it. An engine that cannot does
+        nothing: then the rounds since the last checkpoint are done again.
+        """
+
     @property
     def names(self) -> Sequence[str]:
         """What every client is called; none where that is not known."""

@@ -244,20 +244,3 @@ def test_a_hundred_thousand_stateless_clients_take_less_than_a_kilobyte_each():
     found = measured(MANY)
     assert found["many"][1] == found["few"][1] == 10
     assert (found["many"][0] - found["few"][0]) * 1024 < 99_000
-
-
-def test_an_interrupt_inside_a_commit_leaves_no_round_that_looks_whole(monkeypatch):
-    memory = Memory()
-    for round in (1, 2):
-        for client in range(4):
-            memory.stage(client, {"round": round})
-        if round == 1:
-            memory.commit(1)
-
-    def interrupted(number: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(memory._store, "drop", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        memory.commit(2)
-    assert memory.round not in (1, 2)

@@ -177,6 +177,9 @@ class Auto(Engine):
     def commit(self, round: int, /) -> None:
         self._engine.commit(round)
 
+    def back_to(self, round: int, /) -> None:
+        self._engine.back_to(round)
+
     def memories(self) -> tuple[int, Mapping[int, Tree]]:
         return self._engine.memories()
 

@@ -7,74 +7,117 @@ beyond a limit of 4 MB take 0.8 s to put and 0.5 s to read here, and 3.7 to 8 s 
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, NamedTuple
 
 import numpy as np
 import torch
 
 from fedrelay.engines.packing import pack, unpack
-from fedrelay.errors import within
+from fedrelay.errors import RunFailed, within
 from fedrelay.types import Tree
 
 MEGABYTE = 1 << 20
 
 
+class Before(NamedTuple):
+    """What a commit has changed: what was kept until then, and the numbers that it has replaced and added."""
+
+    round: int
+    kept: Mapping[int, int]
+    replaced: tuple[int, ...]
+    added: tuple[int, ...]
+
+
+class Held(NamedTuple):
+    """All that a memory holds: numbers on the store by client, and what the last commit changed."""
+
+    round: int
+    kept: Mapping[int, int]
+    staged: dict[int, int]
+    before: Before | None = None
+
+
 class Memory:
     """Client memories with a staging area: `commit` keeps what a round staged, `discard` forgets it.
 
-    Beyond `limit` megabytes those that were not needed for longest are moved to a file, and come back exactly.
+    Beyond `limit` megabytes those that were not needed for longest are moved to a file, and come back exactly. Every
+    change takes effect in one assignment, so an interrupt (Ctrl-C) comes before it or after it.
     """
 
     def __init__(self, limit: float | None = None) -> None:
         if limit is not None:
             within("memory_limit", limit, above=0)
-        self.round = 0  # the last committed one
         self._store = Store(None if limit is None else int(limit * MEGABYTE))
-        self._kept: dict[int, int] = {}  # client: number on the store
-        self._staged: dict[int, int] = {}
+        self._held = Held(0, {}, {})
+
+    @property
+    def round(self) -> int:
+        """The last committed one."""
+        return self._held.round
 
     def get(self, client: int) -> Tree:
         """The newest memory of a client; empty if it never kept anything."""
-        number = self._staged.get(client, self._kept.get(client))
+        number = self._held.staged.get(client, self._held.kept.get(client))
         return {} if number is None else self._store.get(number)
 
     def stage(self, client: int, memory: Tree) -> None:
-        if client in self._staged:
-            self._store.drop(self._staged[client])
-        self._staged[client] = self._store.put(memory)
+        staged, number = self._held.staged, self._store.put(memory)
+        replaced = staged.get(client)
+        staged[client] = number
+        if replaced is not None:
+            self._store.drop(replaced)
 
     def staged(self) -> dict[int, Tree]:
         """What was staged since the last commit."""
-        return {client: self._store.get(number) for client, number in self._staged.items()}
+        return {client: self._store.get(number) for client, number in self._held.staged.items()}
 
     def commit(self, round: int) -> None:
-        self.round = -1  # whoever is interrupted now must not take these memories for those of any round
-        replaced = [self._kept[client] for client in self._staged if client in self._kept]
-        self._kept = {**self._kept, **self._staged} if self._staged else self._kept
-        self._staged = {}
-        for number in replaced:
-            self._store.drop(number)
-        self.round = round
+        """Keep what was staged; what it replaces is there until the next round begins, for whoever must go back."""
+        self._forget_before()
+        kept, staged = self._held.kept, self._held.staged
+        replaced = tuple(kept[client] for client in staged if client in kept)
+        before = Before(self._held.round, kept, replaced, tuple(staged.values()))
+        self._held = Held(round, {**kept, **staged} if staged else kept, {}, before)
+
+    def back_to(self, round: int) -> None:
+        """Undo the last commit, if this was the round before it."""
+        before = self._held.before
+        if before is not None and before.round == round != self._held.round:
+            self._held = Held(round, before.kept, {})
+            self._drop(before.added)
 
     def discard(self) -> None:
-        for number in self._staged.values():
-            self._store.drop(number)
-        self._staged.clear()
+        """Forget what was staged, and what was before the last commit: a new round begins."""
+        self._forget_before()
+        held = self._held
+        if held.staged:
+            self._held = Held(held.round, held.kept, {})
+            self._drop(held.staged.values())
 
     def all(self) -> Mapping[int, Tree]:
         """What is kept, by client; it is looked up only when it is asked for."""
-        return Kept(self._store, dict(self._kept))
+        return Kept(self._store, dict(self._held.kept))
 
     def restore(self, memories: Mapping[int, Tree], round: int) -> None:
         self.discard()
-        for number in self._kept.values():
+        held = self._held
+        self._held = Held(round, {client: self._store.put(memory) for client, memory in memories.items()}, {})
+        self._drop(held.kept.values())
+
+    def _forget_before(self) -> None:
+        held = self._held
+        if held.before is not None:
+            self._held = Held(held.round, held.kept, held.staged)
+            self._drop(held.before.replaced)
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
             self._store.drop(number)
-        self._kept = {client: self._store.put(memory) for client, memory in memories.items()}
-        self.round = round
 
 
 class Kept(Mapping[int, Tree]):
@@ -114,7 +157,8 @@ class Store:
     def get(self, number: int) -> Tree:
         if number not in self._here:
             tree = self._read(self._there[number])
-            self._add(number, tree)
+            with contextlib.suppress(NoRoom):  # then it is read again the next time: to read never needs room
+                self._add(number, tree)
             return tree
         if self._limit is not None:
             self._here.move_to_end(number)
@@ -131,36 +175,54 @@ class Store:
         size = 0 if self._limit is None else bytes_of(tree)
         self._here[number] = tree, size
         self._bytes += size
-        while self._limit is not None and self._bytes > self._limit:
-            oldest, (content, freed) = self._here.popitem(last=False)
-            self._bytes -= freed
+        while self._limit is not None and self._bytes > self._limit and self._here:
+            oldest, (content, freed) = next(iter(self._here.items()))
             if oldest not in self._there:
                 self._there[oldest] = self._write(content)
+            del self._here[oldest]  # only now: whatever happens in between, it is somewhere
+            self._bytes -= freed
 
     def _write(self, tree: Tree) -> Extent:
         packed = pack(tree)
-        room = np.zeros(packed.size, np.uint8)
-        packed.copy_to(room)
-        content = len(packed.skeleton) + packed.size
-        length = -(-content // GRAIN) * GRAIN
+        content = np.zeros(packed.size + len(packed.skeleton), np.uint8)
+        packed.copy_to(content)
+        content[packed.size :] = np.frombuffer(packed.skeleton, np.uint8)
+        length = -(-len(content) // GRAIN) * GRAIN
         free = self._free.get(length)
         extent = Extent(free.pop() if free else self._end, length, len(packed.skeleton), packed.size)
+        try:
+            if self._file is None:
+                # Without a buffer, so that a full disk is noticed here and not at another's turn.
+                self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-", buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
+            self._file.seek(extent.start)
+            written = 0
+            while written < len(content):
+                written += self._file.write(content[written:].data)
+        except OSError as error:
+            raise NoRoom(
+                f"client memories beyond memory_limit find no room in {tempfile.gettempdir()} ({error.strerror}): "
+                "make some there, let TMPDIR name another folder, or raise memory_limit"
+            ) from error
         self._end = max(self._end, extent.start + length)
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="fedrelay-memories-")  # noqa: SIM115 (open as long as the store)
-            weakref.finalize(self, self._file.close)
-        self._file.seek(extent.start)
-        self._file.write(packed.skeleton)
-        self._file.write(room.data)
         return extent
 
     def _read(self, extent: Extent) -> Tree:
         assert self._file is not None
         self._file.seek(extent.start)
-        content = self._file.read(extent.skeleton + extent.size)
-        room = np.frombuffer(bytearray(content[extent.skeleton :]), np.uint8)
-        tree: Tree = unpack(content[: extent.skeleton], room, copy=True)
+        content = bytearray()
+        while len(content) < extent.size + extent.skeleton:
+            more = self._file.read(extent.size + extent.skeleton - len(content))
+            if not more:
+                raise RunFailed("the file of client memories has become shorter: something else has written to it")
+            content += more
+        room = np.frombuffer(content, np.uint8)
+        tree: Tree = unpack(bytes(content[extent.size :]), room[: extent.size], copy=True)
         return tree
+
+
+class NoRoom(RunFailed):
+    """Memories cannot be moved to the file; those that are kept are all still there."""
 
 
 class Extent(NamedTuple):

@@ -87,6 +87,9 @@ class Stacked(Engine):
     def commit(self, round: int, /) -> None:
         self._memory.commit(round)
 
+    def back_to(self, round: int, /) -> None:
+        self._memory.back_to(round)
+
     def memories(self) -> tuple[int, Mapping[int, Tree]]:
         return self._memory.round, self._memory.all()
 

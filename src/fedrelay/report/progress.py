@@ -94,6 +94,9 @@ class Watched(Engine):
     def commit(self, round: int, /) -> None:
         self.engine.commit(round)
 
+    def back_to(self, round: int, /) -> None:
+        self.engine.back_to(round)
+
     def memories(self) -> tuple[int, Mapping[int, Tree]]:
         return self.engine.memories()
 

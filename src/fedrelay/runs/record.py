@@ -112,6 +112,7 @@ class Recorder:
                 logs.append(log)
                 yield log
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough
+            self.engine.back_to(state.round)  # Ctrl-C may come when a round is committed and its state not here yet
             if saved != state.round and self.engine.memories()[0] == state.round:
                 self._save(state)
         self._finish(logs, state)
