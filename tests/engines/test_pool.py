@@ -21,7 +21,6 @@ from fedrelay import BadInput, Federation, RunFailed, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
 from fedrelay.engines import Inline, Pool
-from fedrelay.engines.packing import Folder
 from fedrelay.engines.pool.dispatch import Bundles
 from fedrelay.kernels.winograd import best_points
 from fedrelay.models import Own, Quadratic, SmallCnn
@@ -344,20 +343,6 @@ def test_workers_do_not_outlive_their_parent(tmp_path, end, rest):
         finally:
             run.kill()  # leaving the block waits for it, and it would sleep for hours
     assert not Path(folder).exists()
-
-
-def test_memory_left_by_a_program_that_was_killed_with_its_workers_is_given_back(monkeypatch, tmp_path):
-    monkeypatch.setattr(Folder, "_parent", staticmethod(lambda size: tmp_path))
-    abandoned, strange = tmp_path / "fedrelay-dead", tmp_path / "fedrelay-other"
-    abandoned.mkdir()
-    (abandoned / "owner").touch()
-    strange.mkdir()
-    first, second = Folder(0), Folder(0)
-    assert not abandoned.exists()
-    assert all(folder.is_dir() for folder in (strange, first.path, second.path))
-    first.remove()
-    second.remove()
-    assert list(tmp_path.iterdir()) == [strange]
 
 
 def test_longest_chains_go_first_in_bundles_that_become_smaller():

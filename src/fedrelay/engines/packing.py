@@ -9,24 +9,19 @@ import contextlib
 import io
 import os
 import pickle
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedrelay.engines.shared_folder import no_room
 from fedrelay.errors import BadInput
-
-try:
-    import fcntl
-except ImportError:  # Windows removes nothing that is in use, and keeps temporary files on disk
-    fcntl = None  # type: ignore[assignment]
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -37,7 +32,8 @@ UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, Recur
 """What pickling ends in if it cannot be."""
 
 SMALLEST_BLOCK = 1 << 16
-PREFIX, LOCK = "fedrelay-", "owner"
+LONGEST_MESSAGE = 1 << 13
+"""What is longer does not go through a pipe: whoever writes to a process that is stopped must not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -138,54 +134,8 @@ class _Unpacker(pickle.Unpickler):
         return view.clone() if self._copy else view
 
 
-class Folder:
-    """A private folder for blocks: in main memory if there is room for `size` bytes, else on disk.
-
-    Whoever made it holds a lock on it. One without, whose maker was killed together with its workers, is removed.
-    """
-
-    def __init__(self, size: int) -> None:
-        parent = self._parent(size)
-        remove_abandoned(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        self._lock = (self.path / LOCK).open("wb")
-        take(self._lock)
-
-    @staticmethod
-    def _parent(size: int) -> Path:
-        memory = Path("/dev/shm")  # the shared memory of Linux; elsewhere the system's own cache of files serves
-        if sys.platform == "linux" and memory.is_dir() and os.access(memory, os.W_OK):
-            # Twice the size: vectors come and go beside the data. Containers often have only 64 MB here.
-            if shutil.disk_usage(memory).free > 2 * size + (64 << 20):
-                return memory
-        return Path(tempfile.gettempdir())
-
-    def remove(self) -> None:
-        self._lock.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-def remove_abandoned(parent: Path) -> None:
-    """Give back the memory of programs that could not."""
-    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
-        with contextlib.suppress(OSError), lock.open("rb") as file:
-            if fcntl is not None and take(file):
-                shutil.rmtree(lock.parent, ignore_errors=True)
-
-
-def take(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed, unless somebody else has."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 class Block:
-    """Bytes that several processes see: a file in a `Folder`, mapped into each of them."""
+    """Bytes that several processes see: a file in a shared folder, mapped into each of them."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
@@ -196,24 +146,27 @@ class Block:
         """A new one of at least this size."""
         size = max(size, SMALLEST_BLOCK)
         try:
-            with path.open("wb") as file:
-                reserve(file.fileno(), size)
+            with path.open("xb", buffering=0) as file:
+                reserve(file, size)
         except OSError as error:
             with contextlib.suppress(OSError):
                 path.unlink()
-            raise BadInput(
-                f"there is no room for {size / 2**20:.0f} MB of shared memory in {path.parent} ({error}); "
-                "the engine inline needs none"
-            ) from error
+            raise no_room(f"{path.parent.parent} has no room for {size / 2**20:.1f} MB", error) from error
         return cls(path, size)
 
 
-def reserve(file: int, size: int) -> None:
+def reserve(file: FileIO, size: int) -> None:
     """Really take the room now: a full disk must be an error here, not the end of the process later."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, size)
+        os.posix_fallocate(file.fileno(), 0, size)
+    elif sys.platform == "win32":
+        file.truncate(size)  # it leaves no holes
     else:
-        os.truncate(file, size)
+        for start in range(0, size, len(ZEROS)):
+            file.write(ZEROS[: size - start])
+
+
+ZEROS = bytes(1 << 20)
 
 
 class Sender:
@@ -225,19 +178,24 @@ class Sender:
         self._blocks = 0
 
     def send(self, tree: object) -> bytes:
-        """What to tell the other side; the packed before must have been taken out by now."""
+        """What to tell the other side, always short; the packed before must have been taken out by now."""
         packed = pack(tree)
-        if packed.size and (self._block is None or self._block.size < packed.size):
+        laid = packed.skeleton if len(packed.skeleton) > LONGEST_MESSAGE else b""
+        size = packed.size + len(laid)
+        if not size:
+            return pickle.dumps(Message("", 0, 0, 0, packed.skeleton))
+        block = self._room_for(size)
+        packed.copy_to(block.bytes)
+        block.bytes[packed.size : size] = np.frombuffer(laid, np.uint8)
+        skeleton = b"" if laid else packed.skeleton
+        return pickle.dumps(Message(str(block.path), block.size, packed.size, len(laid), skeleton))
+
+    def _room_for(self, size: int) -> Block:
+        if self._block is None or self._block.size < size:
             self.remove()
             self._blocks += 1
-            path = self._folder / f"{self._name}-{self._blocks}"
-            self._block = Block.make(path, packed.size + packed.size // 4)
-        if packed.size and self._block is not None:
-            packed.copy_to(self._block.bytes)
-            where = (str(self._block.path), self._block.size)
-        else:
-            where = ("", 0)
-        return pickle.dumps((where, packed.skeleton))
+            self._block = Block.make(self._folder / f"{self._name}-{self._blocks}", size + size // 4)
+        return self._block
 
     def remove(self) -> None:
         """Give up the block."""
@@ -247,6 +205,16 @@ class Sender:
             self._block = None
 
 
+class Message(NamedTuple):
+    """Where a packed lies: its block, and the skeleton itself or its place in the block."""
+
+    path: str
+    size: int
+    start: int
+    length: int
+    skeleton: bytes
+
+
 class Receiver:
     """Takes out what a `Sender` in another process laid; keeps its block mapped."""
 
@@ -254,8 +222,8 @@ class Receiver:
         self._block: Block | None = None
 
     def receive(self, message: bytes, *, copy: bool) -> Any:
-        (path, size), skeleton = pickle.loads(message)
+        path, size, start, length, skeleton = pickle.loads(message)
         if path and (self._block is None or self._block.path != Path(path)):
             self._block = Block(Path(path), size)
         room = self._block.bytes if self._block is not None else np.empty(0, np.uint8)
-        return unpack(skeleton, room, copy=copy)
+        return unpack(skeleton or room[start : start + length].tobytes(), room, copy=copy)

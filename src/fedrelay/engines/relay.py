@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -74,10 +74,22 @@ class Runner:
         return Outcome(self.chain, self.baton, tuple(self._reports), tuple(self._dropped))
 
 
-def relay(simulation: Simulation, context: Context, chain: Chain, memory: Memory) -> Outcome:
+class Signs(Protocol):
+    """Where others can see how far a chain is."""
+
+    def visit(self, client: int, /) -> None:
+        """A visit to this client begins."""
+        ...
+
+
+def relay(
+    simulation: Simulation, context: Context, chain: Chain, memory: Memory, signs: Signs | None = None
+) -> Outcome:
     """Fold the work along one chain."""
     runner = Runner(chain)
     for hop, client in enumerate(chain.clients):
+        if signs is not None:
+            signs.visit(client)
         visit = simulation.visit(context, client, memory.get(client), hop)
         runner.take(attempt(context.work, runner.baton, visit), visit, memory)
     return runner.outcome()

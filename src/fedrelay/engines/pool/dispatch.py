@@ -11,13 +11,13 @@ import torch
 
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.worker import Done, Job, Round
-from fedrelay.engines.pool.workers import WorkerPool
+from fedrelay.engines.pool.workers import Lost, WorkerPool
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Baton, Chain, Outcome, Tree
 
 DEATHS = 3
-"""So many workers may die over a chain before the run stops."""
+"""So many workers may be lost over a chain, or over a stack of them, before the run stops."""
 
 
 class Queue(Protocol):
@@ -31,8 +31,8 @@ class Queue(Protocol):
         """Those for the next worker; none if none are left."""
         ...
 
-    def put_back(self, numbers: Sequence[int], /) -> None:
-        """Their worker has died."""
+    def put_back(self, numbers: Sequence[int], client: int | None = None, /) -> None:
+        """Their worker was lost: at this client, or it is not known where."""
         ...
 
 
@@ -47,8 +47,8 @@ def dispatch(pool: WorkerPool, current: Round, queue: Queue, memory: Memory) -> 
                     if numbers:
                         pool.give(one, Job(numbers, known(memory, chains, numbers)))
                 for job, reply in pool.replies():
-                    if reply is None:
-                        queue.put_back(job.numbers)
+                    if isinstance(reply, Lost):
+                        queue.put_back(job.numbers, reply.client)
                         continue
                     for client, tree in reply.memories.items():
                         memory.stage(client, tree)
@@ -84,7 +84,7 @@ class Bundles:
         self._cost = costs(chains, sizes)
         self._waiting = deque(sorted(range(len(chains)), key=lambda number: -self._cost[number]))
         self._left = sum(self._cost)
-        self._deaths = [0] * len(chains)
+        self._suspects: dict[int, list[int | None]] = {}  # the clients at which workers were lost, where it ran alone
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -94,7 +94,7 @@ class Bundles:
         room = self._left / (2 * self._workers)
         while self._waiting:
             number = self._waiting[0]
-            alone = self._deaths[number] > 0  # a chain that ends workers must not take others with it
+            alone = number in self._suspects  # a chain that ends workers must not take others with it
             if taken and (alone or self._cost[number] > room):
                 break
             taken.append(self._waiting.popleft())
@@ -104,11 +104,13 @@ class Bundles:
                 break
         return tuple(taken)
 
-    def put_back(self, numbers: Sequence[int], /) -> None:
+    def put_back(self, numbers: Sequence[int], client: int | None = None, /) -> None:
         for number in reversed(numbers):
-            self._deaths[number] += 1
-            if self._deaths[number] >= DEATHS:
-                raise deadly(self._chains[number])
+            at = self._suspects.setdefault(number, [])
+            if len(numbers) == 1:  # of several at once nobody knows which it was
+                at.append(client)
+            if len(at) >= DEATHS:
+                raise deadly([self._chains[number]], at)
             self._waiting.appendleft(number)
             self._left += self._cost[number]
 
@@ -127,7 +129,7 @@ class Stacks:
         cuts = [len(chains) * part // count for part in range(count + 1)]
         self.all = [tuple(order[cuts[part] : cuts[part + 1]]) for part in range(count)]
         self._waiting = deque(self.all)
-        self._deaths = 0
+        self._lost: dict[tuple[int, ...], int] = {}  # how many workers, by stack
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -135,11 +137,12 @@ class Stacks:
     def take(self) -> tuple[int, ...]:
         return self._waiting.popleft() if self._waiting else ()
 
-    def put_back(self, numbers: Sequence[int], /) -> None:
-        self._deaths += 1
-        if self._deaths >= DEATHS:
-            raise deadly(self._chains[numbers[0]])
-        self._waiting.appendleft(tuple(numbers))
+    def put_back(self, numbers: Sequence[int], client: int | None = None, /) -> None:
+        stack = tuple(numbers)
+        self._lost[stack] = self._lost.get(stack, 0) + 1
+        if self._lost[stack] >= DEATHS:
+            raise deadly([self._chains[number] for number in stack], [client] * DEATHS)
+        self._waiting.appendleft(stack)
 
 
 def costs(chains: Sequence[Chain], sizes: Sequence[int]) -> list[int]:
@@ -147,10 +150,17 @@ def costs(chains: Sequence[Chain], sizes: Sequence[int]) -> list[int]:
     return [sum(sizes[client] for client in chain.clients) for chain in chains]
 
 
-def deadly(chain: Chain) -> RunFailed:
-    clients = ", ".join(map(str, chain.clients[:10]))
+def deadly(chains: Sequence[Chain], at: Sequence[int | None]) -> RunFailed:
+    """Says what is known of whom it may be, and no more."""
+    seen = sorted({client for client in at if client is not None})
+    clients = ", ".join(str(client) for client in [client for chain in chains for client in chain.clients][:10])
+    if len(chains) > 1:
+        who = f"{len(chains)} chains that advance together, of clients {clients} …: which of them it is cannot be told"
+    else:
+        where = f", at client {', '.join(map(str, seen))}" if seen else ""
+        who = f"the chain of client {clients}{where}"
     return RunFailed(
-        f"{DEATHS} worker processes ended over the chain of client {clients}: perhaps memory is short (fewer workers "
+        f"{DEATHS} worker processes ended over {who}; perhaps memory is short (fewer workers "
         "need less), or something its work calls crashes (the engine inline shows it)"
     )
 

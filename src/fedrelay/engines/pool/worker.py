@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import pickle
-import shutil
 import signal
 import sys
 import threading
@@ -22,7 +21,10 @@ import torch
 
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.packing import Receiver, Sender
+from fedrelay.engines.pool.signs import BEAT, Signs
 from fedrelay.engines.relay import Context, Simulation, operator_threads, relay, relay_together
+from fedrelay.engines.shared_folder import remove
+from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
 
 
@@ -67,23 +69,29 @@ class Reply:
     done: tuple[Done, ...] = ()
     memories: Mapping[int, Tree] = field(default_factory=dict)
     failure: str = ""
+    traceback: str = ""
 
 
-def serve(connection: Connection, folder: str, name: str, setup: bytes) -> None:
+def serve(connection: Connection, folder: str, name: str, setup: bytes, signs: str) -> None:
     """The life of a worker. Messages are (`"round"` or `"job"` or `"end"`, packed); a job is answered with a packed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
-    watch = threading.Thread(target=end_with_parent, args=(folder,), daemon=True)
-    watch.start()
-    keep_memory()
-    torch.set_num_threads(1)  # also between jobs: a second thread, once used, waits busily and takes a core from others
-    simulation: Simulation = Receiver().receive(setup, copy=False)
     try:
-        answer_jobs(connection, simulation, Sender(Path(folder), name))
+        place = Signs.at(signs)
+        watch = threading.Thread(target=end_with_parent, args=(folder, place), daemon=True)
+        watch.start()
+        keep_memory()
+        torch.set_num_threads(1)  # also between jobs: a second one, once used, waits busily and takes others' core
+        try:
+            simulation: Simulation = Receiver().receive(setup, copy=False)
+        except Exception as error:  # code that cannot be imported here, usually
+            connection.send_bytes(pickle.dumps(failed(error)))
+            return
+        answer_jobs(connection, simulation, Sender(Path(folder), name), place)
     except (EOFError, OSError):  # the parent has died, and the memory is yet to be given back
-        watch.join()
+        end_and_remove(folder)
 
 
-def answer_jobs(connection: Connection, simulation: Simulation, outbox: Sender) -> None:
+def answer_jobs(connection: Connection, simulation: Simulation, outbox: Sender, signs: Signs) -> None:
     """Until there are no more."""
     board, inbox = Receiver(), Receiver()
     current: Round | None = None
@@ -97,14 +105,21 @@ def answer_jobs(connection: Connection, simulation: Simulation, outbox: Sender) 
                 current = board.receive(message, copy=False)
                 continue
             assert current is not None
-            reply = perform(simulation, current, inbox.receive(message, copy=False))
+            reply = perform(simulation, current, inbox.receive(message, copy=False), signs)
             answer = outbox.send(reply)
-        except Exception:  # the parent is told, and stops the run with it
-            answer = outbox.send(Reply(failure=traceback.format_exc()))
+        except Exception as error:  # the parent is told, and stops the run with it
+            answer = outbox.send(failed(error))
         connection.send_bytes(answer)
 
 
-def perform(simulation: Simulation, current: Round, job: Job) -> Reply:
+def failed(error: Exception) -> Reply:
+    """Why nothing came of a job: in our own words if we have some."""
+    ours = isinstance(error, BadInput | RunFailed)
+    said = str(error) if ours else f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    return Reply(failure=said, traceback=traceback.format_exc())
+
+
+def perform(simulation: Simulation, current: Round, job: Job, signs: Signs) -> Reply:
     """Run the chains of a job, as they would be run in the parent with one thread."""
     memory = Memory()
     memory.restore(job.memories, 0)
@@ -113,7 +128,10 @@ def perform(simulation: Simulation, current: Round, job: Job) -> Reply:
         if current.together:
             outcomes = relay_together(simulation, current.context, chains, memory)
         else:
-            outcomes = [relay(simulation, current.context, chain, memory) for chain in chains]
+            outcomes = []
+            for number, chain in zip(job.numbers, chains, strict=True):
+                signs.run(number)
+                outcomes.append(relay(simulation, current.context, chain, memory, signs))
     return Reply(tuple(map(Done.of, job.numbers, outcomes)), memory.staged())
 
 
@@ -127,10 +145,18 @@ def keep_memory() -> None:
             library.mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
 
 
-def end_with_parent(folder: str) -> None:
-    """However the parent ends, its workers and their folder do not outlive it."""
+def end_with_parent(folder: str, signs: Signs) -> None:
+    """However the parent ends, its workers and their folder do not outlive it; meanwhile it is told that we live."""
     parent = parent_process()
     if parent is not None:
-        connections.wait([parent.sentinel])
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+        while not connections.wait([parent.sentinel], BEAT):
+            signs.beat()
+        end_and_remove(folder)
+
+
+def end_and_remove(folder: str) -> None:
+    """End at once, and give back the memory that the parent cannot give back any more."""
+    parent = parent_process()
+    if parent is not None and connections.wait([parent.sentinel], BEAT):
+        remove(Path(folder))
+    os._exit(1)

@@ -1,105 +1,23 @@
-"""The parent's side of worker processes: starting, feeding, replacing and ending them."""
+"""All workers of a run: started when they are needed, replaced when they are lost, ended together."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import pickle
-import signal
-import sys
+import os
+import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
-from multiprocessing.process import ORIGINAL_DIR  # type: ignore[attr-defined]
-from pathlib import Path
 
-from fedrelay.engines.packing import CannotBeSent, Folder, Packed, Receiver, Sender, pack
-from fedrelay.engines.pool import worker
+from fedrelay import processes
+from fedrelay.engines.packing import CannotBeSent, Packed, Sender, pack
+from fedrelay.engines.pool.process import Worker
 from fedrelay.engines.pool.worker import Job, Reply, Round
 from fedrelay.engines.relay import LOG, Simulation
+from fedrelay.engines.shared_folder import Folder
 from fedrelay.errors import RunFailed
-
-
-@contextmanager
-def without_missing_main() -> Iterator[None]:
-    """Inside, new processes do not look for a main file that is none: what is typed into Python, or piped to it, calls
-    itself `<stdin>`. What it defines is sent as it is, so nobody needs the file."""
-    main = sys.modules["__main__"]
-    path = getattr(main, "__file__", None)
-    if path is None or getattr(main, "__spec__", None) is not None or Path(ORIGINAL_DIR, path).exists():
-        yield
-        return
-    main.__file__ = None
-    try:
-        yield
-    finally:
-        main.__file__ = path
-
-
-class Worker:
-    """One process, as its parent sees it."""
-
-    def __init__(self, folder: Path, number: int, setup: bytes) -> None:
-        self.number = number
-        self.ready = False
-        self.job: Job | None = None
-        self._round: bytes | None = None
-        self._sender, self._receiver = Sender(folder, f"to-{number}"), Receiver()
-        # Only spawn: torch's threads do not survive a fork, and Windows and macOS have nothing else.
-        spawn = multiprocessing.get_context("spawn")
-        self.connection, theirs = spawn.Pipe()
-        name = f"fedrelay-worker-{number}"
-        arguments = (theirs, str(folder), f"from-{number}", setup)
-        self.process: SpawnProcess = spawn.Process(target=worker.serve, args=arguments, name=name, daemon=True)
-        with without_missing_main():
-            self.process.start()
-        theirs.close()  # so that the connection ends when the process does
-
-    def give(self, job: Job, opening: bytes) -> None:
-        """Send a job, and before it what opens its round if the worker has not had it."""
-        self.job = job
-        with contextlib.suppress(OSError):  # it has died; that is noticed when its answer is waited for
-            if self._round is not opening:
-                self.connection.send_bytes(pickle.dumps(("round", opening)))
-                self._round = opening
-            self.connection.send_bytes(pickle.dumps(("job", self._sender.send(job))))
-
-    def take(self) -> Reply | None:
-        """What it has to say: a reply, or None if it only is ready now. Raises EOFError if it has died."""
-        try:
-            message = self.connection.recv_bytes()
-        except OSError as error:
-            raise EOFError from error
-        if not self.ready:
-            self.ready = True
-            return None
-        reply: Reply = self._receiver.receive(message, copy=True)
-        self.job = None
-        return reply
-
-    def end(self) -> None:
-        """Stop it: at once if it is at work, else as soon as it reads that there is no more."""
-        with contextlib.suppress(OSError):  # it has died
-            self.connection.send_bytes(pickle.dumps(("end", b"")))
-        self.connection.close()
-        if self.job is not None or not self.ready:
-            self.process.terminate()
-        self.process.join(5)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self._sender.remove()
-
-    def how_it_ended(self) -> str:
-        self.process.join()
-        code = self.process.exitcode or 0
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                return f"killed by {signal.Signals(-code).name}"
-        return f"with exit code {code}"
+from fedrelay.processes import undisturbed
 
 
 def pack_whole(simulation: Simulation) -> Packed:
@@ -126,17 +44,31 @@ def refused(what: str, error: CannotBeSent) -> CannotBeSent:
     )
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A worker that died or had to be given up, and the client it was at, if that is known."""
+
+    client: int | None
+
+
 class WorkerPool:
     """Workers over one simulation, and the folder of memory that they share with their parent."""
 
     def __init__(self, simulation: Simulation) -> None:
         packed = pack_whole(simulation)
+        self.owner = os.getpid()
         self._folder = Folder(packed.size)
-        self._data = Sender(self._folder.path, "data")
-        self._setup = self._data.send(simulation)
+        try:
+            self._data = Sender(self._folder.path, "data")
+            self._setup = self._data.send(simulation)
+        except BaseException:
+            self._folder.remove()
+            raise
         self._board = Sender(self._folder.path, "round")
         self._opening = b""
+        self._clients: Sequence[Sequence[int]] = ()
         self._started = 0
+        self._looked = 0.0
         self.workers: list[Worker] = []
 
     def open(self, round: Round, workers: int) -> None:
@@ -145,12 +77,19 @@ class WorkerPool:
             self._opening = self._board.send(round)
         except CannotBeSent as error:
             raise refused(type(round.context.work).__name__, error) from error
+        self._clients = [chain.clients for chain in round.chains]
         while len(self.workers) < workers:
-            self.workers.append(self._start())
+            self._start()
 
-    def _start(self) -> Worker:
-        self._started += 1
-        return Worker(self._folder.path, self._started, self._setup)
+    def _start(self) -> None:
+        with undisturbed():
+            self._started += 1
+            try:
+                self.workers.append(Worker(self._folder.path, self._started, self._setup))
+            except OSError as error:
+                raise RunFailed(
+                    f"no worker process could be started ({error.strerror}); the engine inline needs none"
+                ) from error
 
     def idle(self) -> list[Worker]:
         return [one for one in self.workers if one.job is None]
@@ -158,49 +97,81 @@ class WorkerPool:
     def give(self, one: Worker, job: Job) -> None:
         one.give(job, self._opening)
 
-    def replies(self) -> Iterator[tuple[Job, Reply | None]]:
-        """Wait until something comes: jobs with their replies, or without if their worker has died (and was
+    def replies(self) -> Iterator[tuple[Job, Reply | Lost]]:
+        """Wait until something comes: jobs with their replies, or with the loss of their worker (which was
         replaced)."""
         busy: dict[Connection, Worker] = {one.connection: one for one in self.workers if one.job is not None}
-        for found in connections.wait(list(busy)):
+        for found in connections.wait(list(busy), processes.LOOK):
             one = busy[found]  # type: ignore[index]
             job = one.job
             assert job is not None
             try:
                 reply = one.take()
             except EOFError:
-                self._replace(one)
-                yield job, None
+                yield job, self._replace(one, f"ended ({one.how_it_ended()})")
                 continue
-            if reply is None:
-                continue
-            if reply.failure:
-                raise RunFailed(f"a worker process could not run its chains:\n{reply.failure}")
-            yield job, reply
+            if reply is not None:
+                yield job, reply
+        if time.monotonic() - self._looked > processes.LOOK:
+            yield from self._given_up()
+            self._looked = time.monotonic()
 
-    def _replace(self, one: Worker) -> None:
-        how = one.how_it_ended()
-        self.workers.remove(one)
-        one.end()
-        if not one.ready and not how.startswith("killed"):
+    def _given_up(self) -> Iterator[tuple[Job, Lost]]:
+        """Those at work that give no sign of life: they are named, and after a longer time replaced."""
+        for one in [one for one in self.workers if one.job is not None]:
+            named, job = one.watch.named, one.job
+            patience = one.watch.look(alive=one.gives_a_sign())
+            if patience is None or job is None:
+                continue
+            silent = f"gave no sign of life for {one.watch.silent:.0f} s"
+            if one.watch.silent >= patience.given_up:
+                one.process.kill()
+                yield job, self._replace(one, silent)
+            elif not named:
+                LOG.warning(
+                    "worker process %d (pid %d) %s, %s: %s; after %.0f s another takes its place",
+                    *(one.number, one.pid, silent, one.whereabouts(self._clients)),
+                    *(SAID[patience == processes.STOPPED], patience.given_up),
+                )
+
+    def _replace(self, one: Worker, how: str) -> Lost:
+        lost = Lost(one.client)
+        where = one.whereabouts(self._clients)
+        with undisturbed():
+            self.workers.remove(one)
+            one.end()
+        if not one.ready and "with exit code" in how:
             raise RunFailed(
-                f"worker process {one.number} ended before it was ready ({how}); a script that starts a run must do so "
+                f"worker process {one.number} {how} before it was ready; a script that starts a run must do so "
                 "under `if __name__ == '__main__':`, because every worker imports it"
             )
-        LOG.warning("worker process %d ended (%s); another takes its place and runs its chains again", one.number, how)
-        self.workers.append(self._start())
+        LOG.warning(
+            "worker process %d (pid %d) %s, %s; another takes its place and runs its chains again",
+            *(one.number, one.pid, how, where),
+        )
+        self._start()
+        return lost
 
     def rest(self) -> None:
         """End those that are still at work: nobody waits for them any more."""
-        for one in [one for one in self.workers if one.job is not None]:
-            self.workers.remove(one)
-            one.end()
+        self._end([one for one in self.workers if one.job is not None])
 
     def end(self) -> None:
-        """End all, and give back the memory."""
-        while self.workers:
-            self.workers.pop().end()
-        self._folder.remove()
+        """End all, and give back the memory; in a copy of the process that made them (a fork) they are not ours."""
+        if os.getpid() == self.owner:
+            self._end(list(self.workers))
+            self._folder.remove()
+
+    def _end(self, those: Sequence[Worker]) -> None:
+        with undisturbed():
+            for one in those:
+                one.dismiss()
+            for one in those:
+                self.workers.remove(one)
+                one.end()
+
+
+SAID = {True: "it is stopped", False: "it holds Python's lock, or waits for the system"}
 
 
 class LazyPool:
@@ -213,9 +184,10 @@ class LazyPool:
 
     def open(self, round: Round, workers: int) -> WorkerPool:
         """The pool, ready for a round."""
-        if self.pool is None:
-            self.pool = WorkerPool(self._simulation)
-            self._end = weakref.finalize(self, self.pool.end)  # also at the end of the program
+        if self.pool is None or self.pool.owner != os.getpid():  # in a fork, the workers are those of another
+            with undisturbed():
+                self.pool = WorkerPool(self._simulation)
+                self._end = weakref.finalize(self, self.pool.end)  # also at the end of the program
         self.pool.open(round, workers)
         return self.pool
 
