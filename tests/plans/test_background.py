@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Sgd, Task, advance, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, processes, start, train
 from fedrelay.algorithms import fedgsp
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
@@ -69,6 +69,28 @@ def test_when_it_dies_nothing_is_lost():
     os.kill(first, signal.SIGKILL)
     assert in_process(abs, -3) == 3
     assert in_process(os.getpid) not in (first, os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says of a process that it is stopped")
+def test_when_it_is_stopped_that_is_said_and_then_the_work_is_done_here(monkeypatch, caplog):
+    monkeypatch.setattr(processes, "LOOK", 0.1)
+    monkeypatch.setattr(processes, "STOPPED", processes.Patience(0.2, 0.6))
+    there = in_process(os.getpid)
+    os.kill(there, signal.SIGSTOP)
+    assert in_process(os.getpid) == os.getpid()
+    named, given_up = (record.getMessage() for record in caplog.records)
+    assert f"(pid {there}) is stopped; after 1 s they are made here" in named
+    assert f"(pid {there}) stays stopped" in given_up
+    assert in_process(os.getpid) not in (there, os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says of a process that it is stopped")
+def test_a_question_longer_than_a_pipe_does_not_wait_for_a_stopped_process(monkeypatch, caplog):
+    monkeypatch.setattr(processes, "LOOK", 0.1)
+    monkeypatch.setattr(processes, "STOPPED", processes.Patience(0.2, 0.4))
+    os.kill(in_process(os.getpid), signal.SIGSTOP)
+    assert in_process(len, bytes(1 << 22)) == 1 << 22
+    assert "stays stopped" in caplog.text
 
 
 def test_what_is_printed_there_does_not_get_between_the_answers():

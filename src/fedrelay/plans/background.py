@@ -11,16 +11,23 @@ other process waits for its input, which ends when this one does, however it end
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, ParamSpec, TypeVar
+
+from fedrelay import processes
+from fedrelay.processes import deaf_to_interrupts
+
+LOG = logging.getLogger("fedrelay")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,6 +48,9 @@ def in_process(call: Callable[..., T], *args: Any) -> T:
     """
     if (os.cpu_count() or 1) > 1:
         process = _side_process()
+        if process.owner != os.getpid():  # we are a fork of who started it, and it is not ours to ask
+            _side_process.cache_clear()
+            process = _side_process()
         try:
             result: T = process.ask(call, args)
         except Exception:  # whatever it was: here it works, or raises as it should
@@ -58,13 +68,16 @@ class SideProcess:
         # Ctrl-C is for the run, which then ends this process: nobody wants to see where it was in its imports.
         deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
         there = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"{deaf}; from {__name__} import serve; serve()"],
-            env=there,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._turn = Lock()
+        with deaf_to_interrupts():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"{deaf}; from {__name__} import serve; serve()"],
+                env=there,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        self.owner = os.getpid()
+        self._turn, self._asked = Lock(), Event()
+        Thread(target=self._watch, name="background-watch", daemon=True).start()
         atexit.register(self.close)
 
     @property
@@ -74,7 +87,7 @@ class SideProcess:
     def ask(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Send a call, wait for its result."""
         question = pickle.dumps(pickle.dumps((call, args)))  # twice: what cannot be opened there can still be read
-        with self._turn:
+        with self._turn, self._watched():
             assert self._process.stdin is not None
             assert self._process.stdout is not None
             try:
@@ -88,10 +101,43 @@ class SideProcess:
             raise RuntimeError(answer)
         return answer
 
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._asked.set()
+        try:
+            yield
+        finally:
+            self._asked.clear()
+
+    def _watch(self) -> None:
+        """While somebody waits for an answer: say if the process is stopped, and end it if it stays so.
+
+        There is no other sign of life: what is computed there holds Python's lock for as long as it takes.
+        """
+        watch = processes.Watch(self._process.pid)
+        while not self.ended:
+            self._asked.wait()
+            time.sleep(processes.LOOK)
+            named, alive = watch.named, not (self._asked.is_set() and processes.is_stopped(watch.pid))
+            patience = watch.look(alive=alive)
+            if patience is None:
+                continue
+            if watch.silent >= patience.given_up:
+                LOG.warning("the process that makes groups (pid %d) stays stopped: they are made here", watch.pid)
+                self._process.kill()
+            elif not named:
+                LOG.warning(
+                    "the process that makes groups (pid %d) is stopped; after %.0f s they are made here",
+                    *(watch.pid, patience.given_up),
+                )
+
     def close(self) -> None:
-        """It ends, whatever it is doing."""
-        self._process.terminate()
-        self._process.communicate()
+        """It ends, whatever it is doing; a fork of who started it leaves it alone."""
+        atexit.unregister(self.close)
+        if self.owner == os.getpid():
+            self._process.kill()  # one that is stopped would not hear anything else
+            self._process.communicate()
+            self._asked.set()
 
 
 @lru_cache(maxsize=1)
