@@ -170,7 +170,7 @@ def refused(arguments: list[str], capsys) -> str:
 def test_a_file_that_is_there_is_left_alone_unless_one_insists(run, tmp_path, capsys):
     out = tmp_path / "page.html"
     out.write_text("mine")
-    assert "--force overwrites it" in refused([str(run), "--out", str(out)], capsys)
+    assert "add --force" in refused([str(run), "--out", str(out)], capsys)
     assert out.read_text() == "mine"
     assert cli.main(["features", str(run), "--out", str(out), "--force", "--points", "20"]) == 0
     assert len(specs(out.read_text())) == 2

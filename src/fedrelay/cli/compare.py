@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fedrelay import config
 from fedrelay.cli import data as cli_data
+from fedrelay.cli import targets
 from fedrelay.errors import BadInput
 from fedrelay.studies import compare, compared, trials, tune
 
@@ -23,6 +24,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a value in every run")
     parser.add_argument("--out", type=Path, help="where runs, results and report.html go (default: runs/NAME OF FILE)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_compare)
 
@@ -30,7 +32,13 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 def run_compare(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / options.file.stem
     rows, remarks = compare.compare(
-        options.file, out, ERR, sets=options.set, jobs=options.jobs, data_dir=options.data_dir
+        options.file,
+        out,
+        ERR,
+        sets=options.set,
+        jobs=options.jobs,
+        data_dir=options.data_dir,
+        force=options.force,
     )
     OUT.print(compared.table(rows))
     for text in remarks:
@@ -55,6 +63,7 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to-the-end", action="store_true", help=text)
     text = "where runs, results and report.html go (default: runs/tune-NAME OF FILE)"
     parser.add_argument("--out", type=Path, help=text)
+    targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_tune)
 
@@ -72,6 +81,7 @@ def run_tune(options: argparse.Namespace) -> int:
         jobs=options.jobs,
         to_the_end=options.to_the_end,
         data_dir=options.data_dir,
+        force=options.force,
     )
     OUT.print(trials.board(ranked))
     OUT.print("\n".join(trials.advice(ranked, grid)), soft_wrap=True)

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedrelay import config
+from fedrelay.cli import targets
+from fedrelay.config import schema
 from fedrelay.config.federation import DATA, federate
-from fedrelay.data import describe, heatmap, rendered, save_split
+from fedrelay.data import Federation, describe, heatmap, rendered, save_split
 from fedrelay.data.download import get
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
@@ -53,6 +55,7 @@ def add(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> Non
     )
     show.add_argument("--save", type=Path, metavar="NPZ", help="save the split")
     show.add_argument("--json", action="store_true", help="print the figures as JSON, and draw only with --picture")
+    targets.add_force(show)
     show.set_defaults(command=run_show)
 
 
@@ -81,25 +84,36 @@ def run_get(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
+    for path, option in ((options.picture, "--picture"), (options.save, "--save")):
+        if path is not None:
+            targets.check_free(path, option, force=options.force)
     named: config.Tables = {"data": {"name": options.what}}
     tables = config.read(options.what) if options.what.endswith(".toml") else named
     values = config.override(config.section_of(tables, "data"), options.set)
-    seed = options.seed if options.seed is not None else int(tables.get("seed", 0))
+    seed = options.seed if options.seed is not None else schema.convert(tables.get("seed", 0), int, "seed")
     federation, resolved = federate(values, seed, options.data_dir)
     if options.json:
         print(json.dumps({"data": resolved, **describe(federation)}, indent=2))
     else:
         OUT.print(rendered(federation))
-    picture = options.picture or (None if options.json else Path("split.png"))
-    if not federation.source.train.classified:
-        picture = None  # the next token at every place, or numbers: there is no label to mix
+    picture, remark = picture_of(federation, options)
     if picture:
         heatmap(federation, picture)
     if options.save:
         save_split(federation, options.save)
     if not options.json:
-        written = [str(path) for path in (picture, options.save) if path]
-        OUT.print(
-            f"Wrote {' and '.join(written) or 'nothing: these targets have no label mix to draw'}", soft_wrap=True
-        )
+        written = " and ".join(str(path) for path in (picture, options.save) if path)
+        OUT.print(f"Wrote {written or 'nothing'}{remark}", soft_wrap=True)
     return 0
+
+
+def picture_of(federation: Federation, options: argparse.Namespace) -> tuple[Path | None, str]:
+    """Where to draw the label mix, if anywhere, and why not; a picture that nobody asked for replaces nothing."""
+    if not federation.source.train.classified:
+        return None, ": these targets have no label mix to draw"
+    if options.picture or options.json:
+        return options.picture, ""
+    usual = Path("split.png")
+    if usual.exists() and not options.force:
+        return None, f"; {usual} is there already (--force replaces it, --picture names another)"
+    return usual, ""

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedrelay import config
 from fedrelay.cli import data as cli_data
+from fedrelay.cli import targets
 from fedrelay.studies import groupings as laboratory
 
 OUT = Console()
@@ -22,14 +23,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "where results.json, results.md and report.html go (default: runs/groups-NAME OF FILE)"
     parser.add_argument("--out", type=Path, help=text)
     parser.add_argument("--json", action="store_true", help="print results.json, and nothing else")
+    targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / f"groups-{options.file.stem}"
-    findings = laboratory.study(config.read(options.file, options.set), ERR, options.data_dir)
-    laboratory.write(findings, out, f"groupings of {options.file.stem}")
+    tables = config.read(options.file, options.set)
+    laboratory.claim_for(tables, out, force=options.force)
+    findings = laboratory.study(tables, ERR, options.data_dir)
+    laboratory.write(findings, out, f"groupings of {options.file.stem}", work=laboratory.fingerprint(tables))
     if options.json:
         print((out / "results.json").read_text(encoding="utf-8"), end="")
         return 0

@@ -20,6 +20,7 @@ from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
 from fedrelay.cli import model as cli_model
+from fedrelay.cli import targets
 from fedrelay.config import catalogue, extensions
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.report.progress import follow
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
 
     show = command("demo", "Compare fedavg, fedcyclic and fedseq on real digits, one class per client.")
     show.add_argument("--out", type=Path, default=Path("runs/demo"), help="where the runs and report.html go")
+    targets.add_force(show)
     show.set_defaults(command=run_demo)
 
     listing = command("list", "List what there is, with parameters and defaults.")
@@ -109,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument(
         "--csv", type=Path, metavar="OUTDIR", help="also write rounds, summaries and clients as CSV there"
     )
+    targets.add_force(page)
     page.set_defaults(command=run_report)
 
     cli_model.add_export(command("export", "Write the model of a finished run for use elsewhere."))
@@ -134,6 +137,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_demo(options: argparse.Namespace) -> int:
+    if not any(options.out.glob("*/centralized")):  # the demonstration's own page is drawn anew
+        targets.check_free(options.out / "report.html", "--out", force=options.force)
     page = demo.run(options.out, OUT, ERR)
     OUT.print(f"The report is {page.resolve()}: open it in a browser.", soft_wrap=True)
     return 0
@@ -153,6 +158,9 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_report(options: argparse.Namespace) -> int:
+    targets.check_free(options.out, "--out", force=options.force)
+    for name in report.CSV_FILES if options.csv else ():
+        targets.check_free(options.csv / name, "--csv", force=options.force)
     page = report.write(options.folders, options.out)
     written = [page, *(report.write_csv(options.folders, options.csv) if options.csv else [])]
     clients = report.client_table([report.load(folder) for folder in dict.fromkeys(options.folders)])

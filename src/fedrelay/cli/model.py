@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedrelay import files
 from fedrelay.cli import data as cli_data
+from fedrelay.cli import targets
 from fedrelay.errors import BadInput
 from fedrelay.runs.results import table
 from fedrelay.studies import features
@@ -31,10 +32,12 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--onnx", dest="form", action="store_const", const="onnx", help="needs fedrelay[onnx]")
     form.add_argument("--torchscript", dest="form", action="store_const", const="torchscript", help="for libtorch")
     _add_client(parser)
+    targets.add_force(parser)
     parser.set_defaults(command=run_export)
 
 
 def run_export(options: argparse.Namespace) -> int:
+    targets.check_free(options.out, "--out", force=options.force)
     written = export(options.folder, options.out, options.form, client=options.client)
     OUT.print(f"Wrote {written}", soft_wrap=True)
     return 0
@@ -47,11 +50,14 @@ def add_predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help=text)
     parser.add_argument("--out", type=Path, metavar="CSV", help="where predictions go (default: they are printed)")
     _add_client(parser)
+    targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_predict)
 
 
 def run_predict(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        targets.check_free(options.out, "--out", force=options.force)
     found = predict(options.folder, options.data, client=options.client, data_dir=options.data_dir)
     written = table(found.rows)
     if options.out is None:

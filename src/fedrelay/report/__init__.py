@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from fedrelay.report.page import html, write
-from fedrelay.report.rows import clients, frame, summaries, write_csv
+from fedrelay.report.rows import CSV_FILES, clients, frame, summaries, write_csv
 from fedrelay.report.terminal import client_table, table
 from fedrelay.runs.folder import Run, load
 
-__all__ = ["Run", "client_table", "clients", "frame", "html", "load", "summaries", "table", "write", "write_csv"]
+__all__ = [
+    "CSV_FILES",
+    "Run",
+    "client_table",
+    "clients",
+    "frame",
+    "html",
+    "load",
+    "summaries",
+    "table",
+    "write",
+    "write_csv",
+]

@@ -45,6 +45,10 @@ TABLES: dict[str, Callable[[Sequence[Run]], list[Row]]] = {
 }
 
 
+CSV_FILES = tuple(f"{name}.csv" for name in TABLES)
+"""What `write_csv` writes."""
+
+
 def write_csv(folders: Folders, out: Path | str) -> list[Path]:
     """All tables as CSV files in the folder `out`; a table without rows is a file without rows."""
     runs, out = loaded(folders), Path(out)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -31,6 +32,7 @@ from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds
+from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Row, headline, markdown
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
@@ -58,13 +60,16 @@ def compare(
     sets: Sequence[str] = (),
     jobs: int = 1,
     data_dir: Path | None = None,
+    force: bool = False,
 ) -> tuple[list[Row], list[str]]:
     """Do every run of the file that is not done yet; write results.json, results.md and report.html.
 
-    Besides the rows: what to know before they are compared.
+    Besides the rows: what to know before they are compared. Results of another comparison in the folder are refused,
+    unless by `force` (they are replaced; the folders of runs never are).
     """
     within("jobs", jobs, least=1)
     todo, reference = plan(config.read(path), out, sets)
+    claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
         with told_of(path, job):
             config.build(job.tables, data_dir)  # a mistake in the last run must not wait for the first to end
@@ -190,6 +195,16 @@ def aimed(job: Job, first: Sequence[Job], failures: Mapping[tuple[str, int], str
     return replace(job, tables={**job.tables, **target})
 
 
+def covers(todo: Sequence[Job], found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these jobs are all that an earlier results.json tells of, or more."""
+    for row in found:
+        mine = [job.seed for job in todo if job.name == row["name"]]
+        known = row.get("seeds", mine[: len(row["summaries"]) + len(row["failed"])])  # older ones do not say which
+        if len(mine) < len(row["summaries"]) + len(row["failed"]) or not set(known) <= set(mine):
+            return False
+    return True
+
+
 def summary_of(job: Job) -> Summary:
     found = read_summary(job.folder / SUMMARY)
     assert found is not None  # the job has ended well
@@ -202,7 +217,8 @@ def rows_of(todo: Sequence[Job], failures: Mapping[tuple[str, int], str]) -> lis
     for name in dict.fromkeys(job.name for job in todo):
         mine = [job for job in todo if job.name == name]
         good = tuple(summary_of(job) for job in mine if (job.name, job.seed) not in failures)
-        rows.append(Row(name, good, tuple(failures[name, j.seed] for j in mine if (name, j.seed) in failures)))
+        bad = tuple(failures[name, job.seed] for job in mine if (name, job.seed) in failures)
+        rows.append(Row(name, good, bad, tuple(job.seed for job in mine)))
     return rows
 
 
@@ -220,7 +236,13 @@ def repeated_of(done: Sequence[Job]) -> list[Repeated]:
 def write(rows: Sequence[Row], remarks: Sequence[str], out: Path, title: str, clients: str = "") -> None:
     """The results beside the runs; `clients` is the table of what they are worth to every client."""
     content = [
-        {"name": row.name, "failed": list(row.failed), "summaries": list(map(asdict, row.summaries))} for row in rows
+        {
+            "name": row.name,
+            "seeds": list(row.seeds),
+            "failed": list(row.failed),
+            "summaries": list(map(asdict, row.summaries)),
+        }
+        for row in rows
     ]
     files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
     files.write(out / "results.md", (markdown(rows, title, remarks) + (f"\n{clients}" if clients else "")).encode())

@@ -28,6 +28,7 @@ class Row:
     name: str
     summaries: tuple[Summary, ...]
     failed: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
 
     def over_seeds(self, figure: Figure, unit: Callable[[float], str]) -> str:
         """Mean ± standard deviation over seeds; nothing if some seed never got there."""

@@ -26,6 +26,7 @@ from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
 from fedrelay.studies import sweep
+from fedrelay.studies.claims import SWEEP, claim
 from fedrelay.studies.compare import workers
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
 from fedrelay.tasks import Workspaces, evaluate
@@ -56,15 +57,18 @@ def tune(
     jobs: int = 1,
     to_the_end: bool = False,
     data_dir: Path | None = None,
+    force: bool = False,
 ) -> list[Trial]:
     """Run every combination of the grid (with every seed) in a folder of its own, best first in the result.
 
     All run to a quarter of the rounds, those that are not hopeless to the half, and so on; `to_the_end` gives nobody
     up, so that the picture has every value after all rounds. A sweep that was interrupted goes on where it was.
-    `tune.json`, `results.md` and `report.html` keep what came out.
+    `tune.json`, `results.md` and `report.html` keep what came out; those of another sweep in the folder are
+    refused, unless by `force`.
     """
     within("jobs", jobs, least=1)
     trials = trials_of(grid, out, seeds)
+    claim(out, SWEEP, lambda found: covers(trials, found), force=force)
     tables = judged_by_validation(tables)
     for trial in trials:
         built = config.build(tables_of(tables, trial, trial.attempts[0]), data_dir)  # mistakes are refused at once
@@ -82,6 +86,15 @@ def tune(
             attempt.test = tested(tables_of(tables, ranked[0], attempt), attempt.folder, data_dir)
     write(ranked, advice(ranked, grid), out, sweep.figures(trials, grid))
     return ranked
+
+
+def covers(trials: Sequence[Trial], found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these trials are all that an earlier tune.json tells of, or more."""
+    planned = [as_record(trial) for trial in trials]
+    return all(
+        any(old["settings"] == new["settings"] and set(old["seeds"]) <= set(new["seeds"]) for new in planned)
+        for old in found
+    )
 
 
 def judged_by_validation(tables: Mapping[str, Any]) -> config.Tables:

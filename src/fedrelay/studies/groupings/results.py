@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fedrelay import files
 from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
+from fedrelay.studies.claims import GROUPINGS, claim
 from fedrelay.studies.groupings.study import Findings, Made, Pretrained
 from fedrelay.studies.markdown import markdown_table
 
@@ -77,10 +79,21 @@ def notes(findings: Findings) -> list[str]:
     return found
 
 
-def write(findings: Findings, out: Path, title: str) -> None:
-    """results.json, results.md and report.html in this folder, each whole or not at all."""
+def fingerprint(tables: Mapping[str, Any]) -> str:
+    """What was asked for, so that the same may be asked for again."""
+    return hashlib.sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def claim_for(tables: Mapping[str, Any], out: Path, *, force: bool) -> None:
+    """Refuse a folder with results of other tables than these, unless by `force`."""
+    claim(out, GROUPINGS, lambda found: bool(found["work"] == fingerprint(tables)), force=force)
+
+
+def write(findings: Findings, out: Path, title: str, *, work: str = "") -> None:
+    """results.json, results.md and report.html in this folder, each whole or not at all; `work` is a fingerprint."""
     out.mkdir(parents=True, exist_ok=True)
     content = {
+        "work": work,
         "source": findings.source,
         "clients": len(findings.sizes),
         "clients_cpd": findings.clients_apart,
