@@ -80,7 +80,6 @@ def add_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of finished runs")
     text = "the page (.html) or picture (.svg) to write (default: features.html)"
     parser.add_argument("--out", type=Path, default=Path("features.html"), metavar="FILE", help=text)
-    parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
     text = f"draw so many of the test examples (default: {features.POINTS})"
     parser.add_argument("--points", type=int, default=features.POINTS, help=text)
     text = f"how many neighbours t-SNE keeps together (default: {features.PERPLEXITY:g})"
@@ -88,10 +87,12 @@ def add_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the examples that are drawn, and of t-SNE (default: 0)")
     _add_client(parser)
     cli_data.add_folder(parser)
+    targets.add_force(parser)
     parser.set_defaults(command=run_features)
 
 
 def run_features(options: argparse.Namespace) -> int:
+    targets.check_free(options.out, "--out", force=options.force)
     placed = features.draw(
         options.folders,
         options.out,
