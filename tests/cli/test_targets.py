@@ -13,6 +13,7 @@ from fedrelay.cli.main import main
 from fedrelay.cli.targets import check_free
 from fedrelay.errors import BadInput
 from fedrelay.studies import compare, trials, tune
+from fedrelay.studies import compared as compared_rows
 from fedrelay.studies import groupings as laboratory
 from fedrelay.studies.claims import COMPARISON, SWEEP, claim
 
@@ -91,7 +92,7 @@ def compared(tmp_path: Path, names: dict[str, list[int]]) -> list[compare.Job]:
 
 
 def test_a_comparison_goes_into_its_own_folder_again_but_not_into_that_of_another(tmp_path):
-    done = [compare.Row("a", (), ("why", "why"), (0, 1)), compare.Row("b", (), ("why", "why"), (0, 1))]
+    done = [compared_rows.Row("a", (), ("why", "why"), (0, 1)), compared_rows.Row("b", (), ("why", "why"), (0, 1))]
     compare.write(done, [], tmp_path, "first")
 
     def into(names: dict[str, list[int]], *, force: bool = False) -> None:
