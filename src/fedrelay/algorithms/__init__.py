@@ -8,6 +8,7 @@ from typing import Any
 
 from fedrelay.algorithms.centralized import centralized
 from fedrelay.algorithms.change import Change, method
+from fedrelay.algorithms.dense import dense
 from fedrelay.algorithms.dfedavgm import dfedavgm
 from fedrelay.algorithms.dfedsam import dfedsam
 from fedrelay.algorithms.fedasyncseq import fedasyncseq
@@ -105,6 +106,7 @@ ALGORITHMS: dict[str, Method] = {
     "dfedavgm": Method(dfedavgm, settings={"graph": Circle()}, rest=Rest(settings={"momentum": 0.5})),
     # As fedsam.
     "dfedsam": Method(dfedsam, settings={"graph": Circle()}, rest=Rest(precision=0.01, settings={"rho": 0.01})),
+    "dense": Method(dense, needs_classes=True, settings={"steps": 2, "batch": 8, "threads": 1}),
 }
 """All methods by name."""
 
@@ -114,6 +116,7 @@ __all__ = [
     "Method",
     "Rest",
     "centralized",
+    "dense",
     "dfedavgm",
     "dfedsam",
     "elmy",

@@ -19,6 +19,7 @@ from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import GROWTHS, Exponential, Fixed, Growth, Linear, Logarithmic
 from fedrelay.plans.handover import Handover
+from fedrelay.plans.once import Once
 from fedrelay.plans.order import Order
 from fedrelay.plans.peers import Peers
 from fedrelay.plans.regroup import Moment, Regrouped
@@ -47,6 +48,7 @@ __all__ = [
     "Logarithmic",
     "Moment",
     "NormalisedCosine",
+    "Once",
     "Order",
     "Peers",
     "Random",

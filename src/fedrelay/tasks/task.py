@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedrelay import seeds
-from fedrelay.data.examples import TARGETS, Store, Target, nested
+from fedrelay.data.examples import TARGETS, Store, Target, Transform, nested
 from fedrelay.data.federation import Federation
 from fedrelay.data.nests import Shape, form
 from fedrelay.errors import BadInput
@@ -44,6 +44,8 @@ class Task:
     """The figures besides the loss. None: those that go with the loss."""
     judged_by: str = ""
     """The name of the headline: a metric, or `loss`. Empty: the first metric; without any, the loss."""
+    transform: Transform | None = field(default=None, compare=False, repr=False)
+    """What stored inputs become before the network takes them; everybody knows it, the server too."""
 
     def __post_init__(self) -> None:
         if self.loss is None:
@@ -80,6 +82,7 @@ class Task:
             cast(Loss, None if loss is None else loss_of(loss)),
             cast(Any, None if metrics is None else tuple(map(metric_of, metrics))),
             headline or "",
+            source.train.transform,
         )
         task.check()
         task.try_out(source.train, source.name)
