@@ -1,4 +1,10 @@
-"""Files that are whole or not there at all, whenever the process or the machine stops."""
+"""Files that are whole or not there at all, whenever the process or the machine stops.
+
+Promised: a file is either what it was or all of what was to be written. Nothing is written through a link that somebody
+has put in the place of a file: a new file has a random name that must not exist yet, and then takes the place of the
+link itself; `appending` refuses a link. What is `PRIVATE` can be read by its owner only, everything else by whom the
+umask lets.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +20,27 @@ from typing import IO
 PART = re.compile(r"\.fedrelay-[0-9a-f]{16}\.part")
 ABANDONED = 3600.0
 """Seconds after which a part that nobody has added to belongs to a process that was killed."""
+PUBLIC, PRIVATE = 0o666, 0o600
+"""Who may read a file, before the umask: everybody, or its owner only."""
+PRIVATE_FOLDER = 0o700
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes, *, mode: int = PUBLIC) -> None:
     """The file is either what it was or this."""
-    with writing(path) as file:
+    with writing(path, mode=mode) as file:
         file.write(content)
 
 
 @contextmanager
-def writing(path: Path, name: Callable[[], str] | None = None) -> Iterator[IO[bytes]]:
+def writing(path: Path, name: Callable[[], str] | None = None, *, mode: int = PUBLIC) -> Iterator[IO[bytes]]:
     """A stream to a file that takes the place of `path` once the block has ended well; else nothing has happened.
 
     A name that depends on the content is asked for at the end. The file lies beside `path` meanwhile.
     """
     part = path.with_name(f".fedrelay-{secrets.token_hex(8)}.part")
-    file = part.open("xb")  # a new file, and no link is followed: nothing that somebody put there is overwritten
+    # A new file, and no link is followed: nothing that somebody put there is overwritten.
+    file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, mode), "wb")
     try:
         with file:
             yield file
@@ -40,6 +51,14 @@ def writing(path: Path, name: Callable[[], str] | None = None) -> Iterator[IO[by
     sweep(path.parent)
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to a file of our own, on disk when this returns; a link is refused, and nothing is made anew."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NO_LINKS), "ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def publish(part: Path, path: Path) -> None:
     """Rename a whole file; its content is on disk before its name is."""
     with part.open("rb+") as file:
@@ -47,9 +66,9 @@ def publish(part: Path, path: Path) -> None:
     part.replace(path)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what processes that were killed have left."""
+def sweep(folder: Path, older: float = ABANDONED) -> None:
+    """Remove what processes that were killed have left, if nobody has added to it for so many seconds."""
     with suppress(OSError):  # somebody else's, or gone meanwhile: it can wait
         for path in folder.iterdir():
-            if PART.fullmatch(path.name) and path.lstat().st_mtime < time.time() - ABANDONED:
+            if PART.fullmatch(path.name) and path.lstat().st_mtime <= time.time() - older:
                 path.unlink()

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from fedrelay import BadInput
-from fedrelay.runs.folder import read_rounds, read_summary
+from fedrelay.runs.folder import read_summary
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
+from fedrelay.runs.rounds import read_rounds
 
 SPLIT = {"server_to_client": 1, "client_to_server": 2, "client_to_client": 3}
 LINE = {

@@ -24,8 +24,9 @@ from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
 from fedrelay.runs import checkpoint, testing
-from fedrelay.runs.folder import dumps, read_rounds, write_rounds
+from fedrelay.runs.json_files import dumps
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
+from fedrelay.runs.rounds import Lines, encode, read_rounds
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise
 from fedrelay.tasks import Ensemble, Headline, Workspaces
 from fedrelay.types import Baton, Report, State, Work
@@ -351,7 +352,7 @@ def test_a_round_is_read_back_as_it_was_written(tmp_path):
         metrics={"accuracy": 0.5, "loss": 0.1, "f1": 0.3},
     )
     untested = replace(log(2, None), metrics={})
-    write_rounds(tmp_path / "rounds.jsonl", [whole, untested])
+    Lines(tmp_path / "rounds.jsonl").restart([encode(whole), encode(untested)])
     assert read_rounds(tmp_path / "rounds.jsonl") == [whole, untested]
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedrelay import files
 from fedrelay.data import Augment, Federation, Normalise, Transform
 from fedrelay.data.augment import Levelled
 from fedrelay.data.examples import Store, nested
@@ -29,7 +28,8 @@ from fedrelay.data.nests import Shape, leaves
 from fedrelay.errors import BadInput
 from fedrelay.models.described import build_model, describe_model
 from fedrelay.models.inputs import spread
-from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, dumps, load
+from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, keep, load
+from fedrelay.runs.json_files import dumps
 from fedrelay.runs.results import named
 from fedrelay.tasks import BinaryCrossEntropy, CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
 from fedrelay.types import Vector
@@ -74,9 +74,8 @@ def write_model(
         save(folder / MODEL, {f"{n}.{key}": value for n, each in enumerate(several) for key, value in each.items()})
     preparation = None if federation is None else federation.source.preparation
     if preparation is not None:
-        content = json.dumps(preparation.plain(), indent=2, ensure_ascii=False) + "\n"
-        files.write(folder / PREPARATION, content.encode())
-    files.write(folder / MODEL_FACTS, (dumps(facts, indent=2) + "\n").encode())
+        keep(folder / PREPARATION, json.dumps(preparation.plain(), indent=2, ensure_ascii=False) + "\n")
+    keep(folder / MODEL_FACTS, dumps(facts, indent=2) + "\n")
 
 
 def facts_of(workspaces: Workspaces, examples: Store | None, federation: Federation | None) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def differing(weights: Weights, common: Weights) -> Weights:
 def save(path: Path, weights: Mapping[str, Any]) -> None:
     content = io.BytesIO()
     torch.save(dict(weights), content)
-    files.write(path, content.getvalue())
+    keep(path, content.getvalue())
 
 
 # --- reading

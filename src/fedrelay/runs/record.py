@@ -1,11 +1,13 @@
-"""A run on disk: its folder, one line a round, the summary; it can be stopped at any moment and goes on exactly."""
+"""A run on disk: its folder, one line a round, the summary; it can be stopped at any moment and goes on exactly.
+
+Promised: wherever the process is killed, or the disk is full, the same command with `resume` goes on to the same bits.
+Nothing is refused because a cut left it half-made.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
@@ -16,33 +18,25 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from fedrelay import files, vectors
+from fedrelay import vectors
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
+from fedrelay.runs.claim import Claim, alone_in
 from fedrelay.runs.costs import estimates
-from fedrelay.runs.folder import (
-    AT_THE_END,
-    CONFIG,
-    ROUNDS,
-    SUMMARY,
-    alone_in,
-    encode,
-    read_rounds,
-    read_summary,
-    write_rounds,
-    write_summary,
-)
+from fedrelay.runs.fitting import check_fits
+from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS, SUMMARY, keep, read_config, read_summary, write_summary
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import deployed, start, train
 from fedrelay.runs.output import write_model
 from fedrelay.runs.results import error_of, spread_of, write_results
+from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprint, logs_of
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.runs.testing import figures_of
 from fedrelay.tasks import Task, Workspaces
-from fedrelay.types import Algorithm, Engine, State, Tree
+from fedrelay.types import Algorithm, Engine, State
 
 
 @dataclass(frozen=True)
@@ -89,33 +83,45 @@ class Recorder:
 
     def run(self) -> Iterator[RoundLog]:
         """What every round did, as it is written; the rounds of an earlier part of the same run come first."""
-        with alone_in(self.path):
-            yield from self._run()
+        with alone_in(self.path) as claim:
+            yield from self._run(claim)
 
     def done(self) -> int:
         """How many rounds an earlier part of this run has on disk."""
-        return checkpoint.newest_round(self.path / "checkpoint")
+        return checkpoint.newest_round(self._checkpoints)
 
-    def _run(self) -> Iterator[RoundLog]:
-        state, logs = self._begin()
+    @property
+    def _checkpoints(self) -> Path:
+        return self.path / checkpoint.FOLDER
+
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.path / ROUNDS)
+
+    def _run(self, claim: Claim) -> Iterator[RoundLog]:
+        with claim.writing(begun=False):
+            state, logs = self._begin()
         yield from logs
         saved = state.round
         try:
             for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
                 state = after
                 log = self._log(state)
-                self._note_engine()
-                self._append(log)
-                if state.round % self.checkpoint_every == 0 or state.round == self.rounds:
-                    self._save(state)
-                    saved = state.round
+                with claim.writing():
+                    self._note_engine()
+                    self._lines.append(log)
+                    if state.round % self.checkpoint_every == 0 or state.round == self.rounds:
+                        self._save(state)
+                        saved = state.round
                 logs.append(log)
                 yield log
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough
             self.engine.back_to(state.round)  # Ctrl-C may come when a round is committed and its state not here yet
             if saved != state.round and self.engine.memories()[0] == state.round:
-                self._save(state)
-        self._finish(logs, state)
+                with claim.writing():
+                    self._save(state)
+        with claim.writing():
+            self._finish(logs, state)
 
     def summary(self) -> Summary:
         """What `summary.json` says, when the run has ended."""
@@ -151,19 +157,9 @@ class Recorder:
 
     def _begin(self) -> tuple[State, list[RoundLog]]:
         """The state to go on from: the newest checkpoint, or a fresh start, which is saved at once."""
-        found = checkpoint.load(self.path / "checkpoint")
-        path = self.path / ROUNDS
+        found = checkpoint.load(self._checkpoints)
         if found is None:
-            if path.is_file() and path.stat().st_size:
-                raise BadInput(
-                    f"{self.path.resolve()} has rounds but no checkpoint, so the run cannot go on; nothing was "
-                    "overwritten: put the checkpoint back, or start again in another folder"
-                )
-            state = start(self.algorithm, self.engine, self.latency)
-            self._write_tables()
-            write_rounds(path, [])
-            self._save(state)
-            return state, []
+            return self._start(), []
         if not self.resume:
             raise BadInput(f"{self.path.resolve()} holds a run already: resume it, or choose another folder")
         state, memories = found
@@ -171,55 +167,65 @@ class Recorder:
             raise BadInput(
                 f"{self.path} is at round {state.round} already: rounds must be at least that, not {self.rounds}"
             )
-        self._check_model(state, memories)
+        check_fits(self.path, state, memories, self.engine, self.algorithm.update)
         self.engine.remember(state.round, memories)
-        logs = [log for log in read_rounds(path) if log.round <= state.round]
-        if logs and state.round < self.rounds and logs[-1].round % self.evaluate.every:
-            logs[-1] = replace(logs[-1], metrics={})  # it was tested only because it was the last
+        checkpoint.keep_only(checkpoint.files_in(self._checkpoints)[-1])  # a kill may have left the one before
+        return state, self._go_on(state)
+
+    def _start(self) -> State:
+        """The state before the first round, in a folder that has none yet."""
+        path = self.path / ROUNDS
+        if path.is_file() and path.stat().st_size:
+            raise BadInput(
+                f"{self.path.resolve()} has rounds but no checkpoint, so the run cannot go on; nothing was "
+                "overwritten: put the checkpoint back, or start again in another folder"
+            )
+        state = start(self.algorithm, self.engine, self.latency)
+        self._write_tables()
+        self._lines.restart([])
+        self._save(state)
+        return state
+
+    def _go_on(self, state: State) -> list[RoundLog]:
+        """The rounds up to this state, and files that hold just them."""
+        path = self.path / ROUNDS
+        lines = counted_lines(path, state.round, checkpoint.noted(self._checkpoints))
+        logs = logs_of(path, lines)
         if state.round and len(logs) == state.round - 1:
             logs.append(self._log(state))  # stopped between a round and its line
+            lines.append(encode(logs[-1]))
         if len(logs) != state.round:
             raise BadInput(
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
         self._write_tables()
-        write_rounds(path, logs)
+        if logs and state.round < self.rounds and logs[-1].round % self.evaluate.every and logs[-1].metrics:
+            logs[-1] = replace(logs[-1], metrics={})  # it was tested only because it was the last
+            untested = [*lines[:-1], encode(logs[-1])]
+            # A checkpoint that knows both lines comes first: a kill before or after the change leaves one it knows.
+            self._save(state, Noted(len(lines), (fingerprint(lines), fingerprint(untested))))
+            lines = untested
+        self._lines.restart(lines)
         if state.round < self.rounds:
             for name in AT_THE_END:  # they are of an earlier end
                 (self.path / name).unlink(missing_ok=True)
-        return state, logs
+        return logs
 
     def _write_tables(self) -> None:
         """What decides the results, beside them; only once nothing speaks against the run any more."""
         tables = self.tables or described_run(self)
         path = self.path / CONFIG
         if self.tables is None and path.is_file():
-            found = tomllib.loads(path.read_text(encoding="utf-8"))
+            found = read_config(path)
             if {**found, "rounds": 0} != {**tables, "rounds": 0}:
                 raise BadInput(f"{self.path.resolve()} holds a run of another configuration: choose another folder")
-        files.write(path, tomli_w.dumps(tables).encode())
+        keep(path, tomli_w.dumps(tables))
 
-    def _check_model(self, state: State, memories: Mapping[int, Tree]) -> None:
-        """The saved vectors must be of this model: what is deployed, and what clients keep."""
-        saved, layout = len(state.batons[0].params), self.engine.task.layout
-        if saved != layout.size:
-            raise BadInput(f"{self.path}: the saved model has {saved} numbers, the configured one has {layout.size}")
-        home = sum(place.stop - place.start for place in self.algorithm.update.at_home(self.engine.task))
-        for name in self.algorithm.update.keeps:
-            sizes = {client: len(memory[name]) for client, memory in memories.items() if name in memory}
-            right = (layout.trainable, layout.size, home)
-            client = next((client for client, size in sizes.items() if size not in right), None)
-            if client is not None:
-                raise BadInput(
-                    f"{self.path}: client {client} keeps {name!r} with {sizes[client]} numbers, the configured model "
-                    f"trains {layout.trainable}: that memory is another model's"
-                )
-
-    def _save(self, state: State) -> None:
+    def _save(self, state: State, noted: Noted | None = None) -> None:
         committed, memories = self.engine.memories()
         if committed != state.round:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
-        checkpoint.save(self.path / "checkpoint", state, memories)
+        checkpoint.save(self._checkpoints, state, memories, noted or self._lines.noted())
 
     def _log(self, state: State) -> RoundLog:
         """What the last round did, with its test if it is one that is tested."""
@@ -237,16 +243,8 @@ class Recorder:
         settings, path = self.engine.settings, self.path / CONFIG
         if settings is None or settings == self._noted.get("engine") or not path.is_file():
             return
-        tables = {**tomllib.loads(path.read_text(encoding="utf-8")), "engine": dict(settings)}
-        files.write(path, tomli_w.dumps(tables).encode())
+        keep(path, tomli_w.dumps({**read_config(path), "engine": dict(settings)}))
         self._noted["engine"] = settings
-
-    def _append(self, log: RoundLog) -> None:
-        """Its line is on disk before a checkpoint can claim its round."""
-        with (self.path / ROUNDS).open("ab") as file:
-            file.write(encode(log))
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def described_run(recorder: Recorder) -> dict[str, Any]:
@@ -255,7 +253,7 @@ def described_run(recorder: Recorder) -> dict[str, Any]:
     return {
         "rounds": recorder.rounds,
         "seed": engine.seed,
-        "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": fingerprint(engine.sizes)},
+        "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": digest_of(engine.sizes)},
         "model": plain(engine.task.model),
         **described_task(engine.task),
         "algorithm": {"name": recorder.name, "is": plain(recorder.algorithm)},
@@ -273,7 +271,7 @@ def described_task(task: Task) -> dict[str, Any]:
     return {"task": {"loss": plain(task.loss), "metrics": plain(task.metrics), "headline": headline}}
 
 
-def fingerprint(sizes: Sequence[int]) -> str:
+def digest_of(sizes: Sequence[int]) -> str:
     return hashlib.sha256(repr(tuple(sizes)).encode()).hexdigest()
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrelay import files
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.data.holdout import own_tests
 from fedrelay.errors import BadInput
-from fedrelay.runs.folder import CLIENTS, CLIENTS_TABLE, QUALITY, dumps
+from fedrelay.runs.folder import CLIENTS, CLIENTS_TABLE, QUALITY, keep
+from fedrelay.runs.json_files import dumps
 from fedrelay.runs.quality import Bin, Calibration, Spread, calibration, confusion
 from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces, evaluate
 from fedrelay.tasks.predictors import Outputs
@@ -214,8 +214,8 @@ def error_of(quality: Quality | None) -> float | None:
 def write_clients(folder: Path, clients: Clients) -> None:
     spread = clients.spread
     content = asdict(clients) | {"spread": None if spread is None else asdict(spread)}
-    files.write(folder / CLIENTS, (dumps(content, indent=2) + "\n").encode())
-    files.write(folder / CLIENTS_TABLE, table(rows_of(clients)).encode())
+    keep(folder / CLIENTS, dumps(content, indent=2) + "\n")
+    keep(folder / CLIENTS_TABLE, table(rows_of(clients)))
 
 
 def rows_of(clients: Clients) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def write_quality(folder: Path, quality: Quality) -> None:
-    files.write(folder / QUALITY, (dumps(asdict(quality), indent=None) + "\n").encode())
+    keep(folder / QUALITY, dumps(asdict(quality), indent=None) + "\n")
 
 
 def read_clients(folder: Path) -> Clients | None:
