@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench check dist clean
+.PHONY: help setup demo test datasets bench check licences dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,9 +41,13 @@ check: setup ## format, lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-dist: setup ## build the sdist, and the wheel from it, into dist
+licences: setup ## list the licence of everything that is installed
+	$(BIN)/pip-licenses --order=license --with-urls
+
+dist: setup ## build the sdist, the wheel from it, and the list of what it is made with (SBOM, CycloneDX), into dist
 	rm -rf dist
 	PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(BIN)/python -m build
+	$(BIN)/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible --output-file dist/fedrelay.cdx.json
 
 clean: ## remove .venv, caches and build results (runs are kept)
 	rm -rf .venv .peers .*_cache .hypothesis build dist

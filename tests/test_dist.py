@@ -86,6 +86,7 @@ def test_the_sdist_has_what_its_tests_and_checks_read(built):
         "README.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
         "LICENSE",
         "Makefile",
         "constraints.txt",
