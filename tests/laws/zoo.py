@@ -95,6 +95,7 @@ def trained(algorithm: Algorithm, engine: Engine, state: State | None = None) ->
 def resumed(algorithm: Algorithm, engine: Engine, folder: Path) -> tuple[list[State], list[torch.Tensor]]:
     """The same after a stop in the middle: all that is left is a checkpoint."""
     *_, state = train(algorithm, engine, rounds=ROUNDS - 1)
+    folder.mkdir(parents=True)
     checkpoint.save(folder, state, engine.memories()[1])
     engine.remember(0, {})
     loaded = checkpoint.load(folder)
