@@ -66,7 +66,15 @@ def test_the_list_of_what_is_installed_names_no_machine(tmp_path):
     program = Path(sys.executable).with_name("cyclonedx-py")
     if not program.exists():
         pytest.skip("cyclonedx-py is not beside this Python")
-    command = [program, "environment", sys.executable, "--pyproject", ROOT / "pyproject.toml", "--output-reproducible", "--no-validate"]
+    command = [
+        program,
+        "environment",
+        sys.executable,
+        "--pyproject",
+        ROOT / "pyproject.toml",
+        "--output-reproducible",
+        "--no-validate",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)

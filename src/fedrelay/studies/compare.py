@@ -11,7 +11,6 @@ left out is told.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -34,6 +33,7 @@ from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds
 from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Row, headline, markdown
+from fedrelay.studies.names import check_name, folder_name, refuse_links
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
 
@@ -69,6 +69,7 @@ def compare(
     """
     within("jobs", jobs, least=1)
     todo, reference = plan(config.read(path), out, sets)
+    refuse_links(out, (job.folder for job in todo))
     claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
         with told_of(path, job):
@@ -132,7 +133,7 @@ def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Jo
         own, left_out = merged(tables, changes)
         one = config.override(own, sets)
         for seed in seeds if several else [one.get("seed", config.NUMBERS["seed"])]:
-            folder = out / re.sub(r"[^\w.+=-]+", "_", name)
+            folder = out / check_name(folder_name(name), f"run {name!r}")
             place = folder / f"seed-{seed}" if several else folder
             jobs.append(Job(name, seed, {**one, "seed": seed}, place, tuple(left_out)))
     folders = [job.folder for job in jobs]

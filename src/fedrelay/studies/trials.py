@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from fedrelay.errors import BadInput
 from fedrelay.report.measures import words as in_words
 from fedrelay.runs.log import RoundLog
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.names import check_name, folder_name
 from fedrelay.tasks import LOSS, Headline
 
 LONGEST = 160
@@ -134,7 +134,7 @@ def trials_of(grid: Mapping[str, Sequence[Any]], out: Path, seeds: Sequence[int]
     combinations = list(itertools.product(*grid.values()))
     trials = []
     for values, name in zip(combinations, folders_of(combinations), strict=True):
-        folder = out / name
+        folder = out / check_name(name, f"the folder {name!r} of a trial")
         attempts = [Attempt(folder / f"seed-{seed}", seed) for seed in seeds] or [Attempt(folder)]
         trials.append(Trial(dict(zip(grid, values, strict=True)), attempts))
     return trials
@@ -142,7 +142,7 @@ def trials_of(grid: Mapping[str, Sequence[Any]], out: Path, seeds: Sequence[int]
 
 def folders_of(combinations: Sequence[Sequence[Any]]) -> list[str]:
     """The name of the folder of every combination: its values, as far as a file system takes them; all different."""
-    plain = ["-".join(re.sub(r"[^\w.+=-]+", "_", str(value)).strip("_") for value in values) for values in combinations]
+    plain = ["-".join(folder_name(str(value)).strip("_") for value in values) for values in combinations]
     return [
         name if name.strip(".") and plain.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(plain)
     ]

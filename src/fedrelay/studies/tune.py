@@ -28,6 +28,7 @@ from fedrelay.runs.loop import deployed
 from fedrelay.studies import sweep
 from fedrelay.studies.claims import SWEEP, claim
 from fedrelay.studies.compare import workers
+from fedrelay.studies.names import refuse_links
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
 from fedrelay.tasks import Workspaces, evaluate
 
@@ -68,6 +69,7 @@ def tune(
     """
     within("jobs", jobs, least=1)
     trials = trials_of(grid, out, seeds)
+    refuse_links(out, (attempt.folder for trial in trials for attempt in trial.attempts))
     claim(out, SWEEP, lambda found: covers(trials, found), force=force)
     tables = judged_by_validation(tables)
     for trial in trials:
