@@ -34,6 +34,7 @@ __all__ = [
     "Kind",
     "Merge",
     "Outcome",
+    "Place",
     "Plan",
     "Planned",
     "Report",
@@ -42,6 +43,7 @@ __all__ = [
     "Survey",
     "Trait",
     "Tree",
+    "Underway",
     "Vector",
     "Visit",
     "Work",
@@ -74,6 +76,45 @@ class Chain:
     holder: int | None = None
 
 
+class Underway(ABC):
+    """Where what is done of a long round is kept, so that whoever is stopped goes on from there to the same bits."""
+
+    @abstractmethod
+    def find(self, name: str, whose: Callable[[], str], /) -> Tree | None:
+        """What was kept by this name, if it is of the same work, which `whose` tells; else None."""
+
+    @abstractmethod
+    def keep(self, name: str, whose: Callable[[], str], tree: Callable[[], Tree], /, *, now: bool = False) -> None:
+        """Keep this in place of what was there, if it is time for it again (or `now`)."""
+
+    @abstractmethod
+    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
+        """How far it is, for whoever watches: how many of how many."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one chain keeps how far it is."""
+
+    underway: Underway
+    name: str
+    whose: Callable[[], str]
+    figures: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def find(self, part: str) -> Tree | None:
+        """What this part of the work has kept."""
+        return self.underway.find(f"{self.name}-{part}", self.whose)
+
+    def keep(self, part: str, tree: Callable[[], Tree]) -> None:
+        """Keep it now and then: `tree` is only asked for when it is time."""
+        self.underway.keep(f"{self.name}-{part}", self.whose, tree)
+
+    def tell(self, what: str, done: int, of: int) -> None:
+        """How far it is, for whoever watches."""
+        self.figures[what] = done, of
+        self.underway.tell(self.name, self.figures)
+
+
 @dataclass(frozen=True)
 class Visit:
     """What a piece of work finds at a client. Rounds count from 1, hops (positions in the chain) from 0."""
@@ -91,6 +132,8 @@ class Visit:
     """The models that this visit has made so far, one a row, the received one first; None if it makes only one."""
     part: int = 0
     """Which of several trainings of this visit it is: their random numbers differ."""
+    place: Place | None = None
+    """Where a long visit keeps how far it is; None: it need not."""
 
     def weights(self, vector: Vector) -> Vector:
         """The trainable part of a model's vector."""
@@ -405,6 +448,9 @@ class Engine(ABC):
     def names(self) -> Sequence[str]:
         """What every client is called; none where that is not known."""
         return ()
+
+    def keep_in(self, underway: Underway, /) -> None:
+        """Keep here what is done of a round that is not finished; an engine that does not begins such rounds anew."""
 
     @property
     def settings(self) -> Mapping[str, Any] | None:

@@ -17,7 +17,7 @@ from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_to
 from fedrelay.engines.stacked import Stacked
 from fedrelay.errors import BadInput
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Visit, Work
+from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Underway, Visit, Work
 
 KINDS: dict[str, type[Inline] | type[Pool] | type[Stacked]] = {"inline": Inline, "pool": Pool, "stacked": Stacked}
 
@@ -94,6 +94,7 @@ class Auto(Engine):
         self._limit = memory_limit
         self._chosen: Mapping[str, Any] | None = None
         self._trial: Trial | None = None
+        self._underway: Underway | None = None
         self._engine: Inline | Pool | Stacked = Inline(federation, task, seed, memory_limit=memory_limit)
 
     @property
@@ -113,18 +114,32 @@ class Auto(Engine):
             raise BadInput(f"auto chooses among {', '.join(KINDS)}, not {settings['name']!r}")
         engine = KINDS[settings["name"]](self.federation, self.task, self.seed, memory_limit=self._limit, **rest)
         engine.remember(*self._engine.memories())
+        if self._underway is not None:
+            engine.keep_in(self._underway)
         self.close()
         self._engine, self._chosen = engine, {"name": settings["name"], **rest}
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
-        if round and self._chosen is None:
+        if round and self._chosen is None and not self._chosen_before():
             self._decide(Context(work, shared, round), chains)
+            if self._underway is not None:
+                self._underway.keep("engine", self._whose, lambda: {"settings": dict(self.settings)}, now=True)
         elif self._trial is not None and len(self._trial.rounds) == TRIAL:
             self._review(self._trial)
         began = time.perf_counter()
         yield from self._engine.run(work, chains, shared, round)
         if round and self._trial is not None:
             self._trial.rounds.append((time.perf_counter() - began) / sum(costs(chains, self.sizes)))
+
+    def _chosen_before(self) -> bool:
+        """Whether this round was under way already: then it goes on as it began, because the bits depend on it."""
+        found = None if self._underway is None else self._underway.find("engine", self._whose)
+        if found is not None:
+            self.choose(found["settings"])
+        return found is not None
+
+    def _whose(self) -> str:
+        return repr((self.seed, tuple(self.sizes), self.task.layout.size))
 
     def _decide(self, context: Context, chains: Sequence[Chain]) -> None:
         ways = self._measured(context, chains)
@@ -169,6 +184,10 @@ class Auto(Engine):
                     seconds = each * makespan(parts, hands) * TRANSPORT
                     ways.append(Way("stacked", {"rows": rows, "workers": hands}, seconds))
         return ways
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self._underway = underway
+        self._engine.keep_in(underway)
 
     @property
     def names(self) -> Sequence[str]:

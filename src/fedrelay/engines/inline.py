@@ -9,7 +9,7 @@ from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, Simulation, operator_threads, relay
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Work
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 MOST_THREADS = 256
 """More than any machine makes use of; a system may fail to start as many as one can write."""
@@ -37,14 +37,18 @@ class Inline(Engine):
         self.prepared = federation.source.prepared
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
+        self._underway: Underway | None = None
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
-        context = Context(work, shared, round)
+        context = Context(work, shared, round, self._underway)
         for chain in chains:
             with operator_threads(self.threads):
                 outcome = relay(self._simulation, context, chain, self._memory)
             yield outcome
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self._underway = underway
 
     @property
     def names(self) -> Sequence[str]:

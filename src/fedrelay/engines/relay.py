@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Protocol
 
 import torch
@@ -17,7 +18,8 @@ from fedrelay.engines.guard import spoiled
 from fedrelay.engines.memory import Memory
 from fedrelay.errors import say_once
 from fedrelay.tasks import Task, Workspaces
-from fedrelay.types import Baton, Chain, Drop, Outcome, Report, Result, Tree, Visit, Work
+from fedrelay.types import Baton, Chain, Drop, Outcome, Place, Report, Result, Tree, Underway, Visit, Work
+from fedrelay.vectors import sha256
 
 LOG = logging.getLogger("fedrelay")
 
@@ -38,9 +40,23 @@ class Simulation:
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
-    def visit(self, context: Context, client: int, memory: Tree, hop: int) -> Visit:
+    def visit(self, context: Context, client: int, memory: Tree, hop: int, place: Place | None = None) -> Visit:
         data = self.federation.client(client)
-        return Visit(data, self.task, memory, context.shared, context.round, hop, self.seed, self.workspaces)
+        return Visit(
+            data, self.task, memory, context.shared, context.round, hop, self.seed, self.workspaces, place=place
+        )
+
+    def place(self, context: Context, chain: Chain) -> Place | None:
+        """Where this chain keeps how far it is: what it was, its name and all that decides it say."""
+        if context.underway is None or not context.round:
+            return None
+
+        @cache
+        def whose() -> str:
+            words = repr((context.work, self.seed, context.round, chain.clients, chain.slot, chain.start.weight))
+            return hashlib.sha256(words.encode()).hexdigest() + sha256(chain.start.params)
+
+        return Place(context.underway, f"chain-{chain.clients[0]}", whose)
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,8 @@ class Context:
     work: Work
     shared: Tree
     round: int
+    underway: Underway | None = None
+    """Where what is done of the round is kept; None: nowhere."""
 
 
 class Runner:
@@ -70,6 +88,25 @@ class Runner:
             memory.stage(visit.client.id, after)
         self._reports.append(report)
 
+    def resume(self, place: Place | None, memory: Memory) -> int:
+        """Go on from where the chain was when somebody was stopped: how many of its hops are done."""
+        kept = None if place is None else place.find("hops")
+        if kept is None or kept.keys() != {"done", "baton", "reports", "dropped", "memories"}:
+            return 0
+        if not isinstance(kept["baton"], Baton) or kept["baton"].params.shape != self.baton.params.shape:
+            return 0
+        self.baton, self._reports, self._dropped = kept["baton"], list(kept["reports"]), list(kept["dropped"])
+        for client, tree in kept["memories"].items():
+            memory.stage(client, tree)
+        return int(kept["done"])
+
+    def saved(self, done: int, memory: Memory) -> Tree:
+        """The chain after so many hops, as `resume` takes it."""
+        clients = set(self.chain.clients)
+        memories = {client: tree for client, tree in memory.staged().items() if client in clients}
+        parts = {"baton": self.baton, "reports": tuple(self._reports), "dropped": tuple(self._dropped)}
+        return {"done": done, **parts, "memories": memories}
+
     def outcome(self) -> Outcome:
         return Outcome(self.chain, self.baton, tuple(self._reports), tuple(self._dropped))
 
@@ -86,12 +123,17 @@ def relay(
     simulation: Simulation, context: Context, chain: Chain, memory: Memory, signs: Signs | None = None
 ) -> Outcome:
     """Fold the work along one chain."""
-    runner = Runner(chain)
-    for hop, client in enumerate(chain.clients):
+    runner, place = Runner(chain), simulation.place(context, chain)
+    done = runner.resume(place, memory)
+    for hop, client in enumerate(chain.clients[done:], start=done):
         if signs is not None:
             signs.visit(client)
-        visit = simulation.visit(context, client, memory.get(client), hop)
+        if place is not None:
+            place.tell("hop", hop + 1, len(chain.clients))
+        visit = simulation.visit(context, client, memory.get(client), hop, place)
         runner.take(attempt(context.work, runner.baton, visit), visit, memory)
+        if place is not None:
+            place.keep("hops", partial(runner.saved, hop + 1, memory))
     return runner.outcome()
 
 

@@ -13,7 +13,7 @@ from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Work
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 ROOM = 1 << 21
 """A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
@@ -45,12 +45,13 @@ class Stacked(Engine):
         self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
+        self._underway: Underway | None = None
         self._pool = LazyPool(self._simulation)
         self._warned = False
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
-        context = Context(work, shared, round)
+        context = Context(work, shared, round, self._underway)
         together = round > 0 and work.stacks(self.task)  # what happens before the first round is the same everywhere
         if round and not together and not self._warned:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
@@ -79,6 +80,9 @@ class Stacked(Engine):
             found.update(zip(numbers, outcomes, strict=True))
         for number in range(len(chains)):
             yield found.pop(number)
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self._underway = underway
 
     @property
     def names(self) -> Sequence[str]:

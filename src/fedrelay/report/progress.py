@@ -6,16 +6,28 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from fedrelay.errors import DroppedClients
 from fedrelay.report.measures import words
+from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.record import Recorder
-from fedrelay.types import Chain, Engine, Outcome, Tree, Work
+from fedrelay.runs.underway import FOLDER, in_words
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 MOST_DROPS = 5
 
@@ -27,7 +39,10 @@ def follow(recorder: Recorder, console: Console) -> None:
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
         done, headline = recorder.done(), recorder.engine.task.headline
         name = words(headline.name)
-        bar = progress.add_task(recorder.name, total=recorder.rounds, completed=done, unit="rounds", said=f"{name} …")
+        at = recorder.path / checkpoint.FOLDER / FOLDER
+        bar = progress.add_task(
+            recorder.name, total=recorder.rounds, completed=done, unit="rounds", said=f"{name} …", underway=at
+        )
         began, named, found, told = time.perf_counter(), set[int](), "…", ""
         lost: list[int] = []
         for log in recorder.run():
@@ -57,8 +72,19 @@ def bars(console: Console) -> Progress:
         TextColumn("{task.fields[said]}"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
+        UnderwayColumn(),
     )
     return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class UnderwayColumn(ProgressColumn):
+    """How far the chains of a long round are."""
+
+    max_refresh = 1.0
+
+    def render(self, task: Task) -> Text:
+        folder: Path | None = task.fields.get("underway")
+        return Text("" if folder is None else in_words(folder), style="dim")
 
 
 class Watched(Engine):
@@ -68,6 +94,9 @@ class Watched(Engine):
         self.engine, self.progress = engine, progress
         self.task, self.sizes, self.seed = engine.task, engine.sizes, engine.seed
         self.prepared = engine.prepared
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self.engine.keep_in(underway)
 
     @property
     def names(self) -> Sequence[str]:

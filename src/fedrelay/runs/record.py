@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
@@ -35,6 +36,7 @@ from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprint, logs_of
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.runs.testing import figures_of
+from fedrelay.runs.underway import FOLDER, SECONDS, UnderwayFiles
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Algorithm, Engine, State
 
@@ -101,18 +103,22 @@ class Recorder:
     def _run(self, claim: Claim) -> Iterator[RoundLog]:
         with claim.writing(begun=False):
             state, logs = self._begin()
+        underway = UnderwayFiles(self._checkpoints / FOLDER)
+        self.engine.keep_in(underway)
         yield from logs
-        saved = state.round
+        saved, saved_at = state.round, time.monotonic()
         try:
             for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
                 state = after
                 log = self._log(state)
+                late = time.monotonic() - saved_at > SECONDS  # what took long must not be lost
                 with claim.writing():
                     self._note_engine()
                     self._lines.append(log)
-                    if state.round % self.checkpoint_every == 0 or state.round == self.rounds:
+                    if state.round % self.checkpoint_every == 0 or state.round == self.rounds or late:
                         self._save(state)
-                        saved = state.round
+                        saved, saved_at = state.round, time.monotonic()
+                    underway.clear()
                 logs.append(log)
                 yield log
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough

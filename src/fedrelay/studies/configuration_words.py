@@ -15,7 +15,10 @@ Where a type is a link, the value is a name, `merge = "median"`, or a table with
 NUMBERS = {
     "rounds": ("whole number", "how many rounds there are (1 for methods of one shot); may be raised with `--resume`"),
     "seed": ("whole number", "of everything random: the split, the first model, draws, batches"),
-    "checkpoint": ("whole number", "a run can go on from every round whose number this divides, and from the last"),
+    "checkpoint": (
+        "whole number",
+        "a run can go on from every round whose number this divides, from the last, and from one that took long",
+    ),
 }
 
 DATA = {

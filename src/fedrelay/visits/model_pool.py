@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Report, Result, Visit, Work
+from fedrelay.types import Baton, Report, Result, Tree, Visit, Work
 from fedrelay.visits.diversity import Diversity
 from fedrelay.visits.training import Training
 
@@ -59,17 +61,32 @@ class ModelPool(Work):
         return self.work.adapt(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
-        first, reports = self.warmed(baton, visit)
-        pool = torch.empty(self.pooling.models + 1, len(baton.params))
-        pool[0] = first.params
-        memory, after = visit.memory, baton
-        for number in range(1, len(pool)):
+        models = self.pooling.models
+        pool = torch.empty(models + 1, len(baton.params))
+        begun = self.begun(baton, visit, pool)
+        weight, memory, reports = begun.weight, begun.memory, begun.reports
+        for number in range(begun.trained + 1, models + 1):
             start = Baton(pool[:number].mean(0), baton.weight)
             here = replace(visit, memory=memory, pool=pool[:number], part=number)
             after, memory, report = self.work(start, here)
             pool[number] = after.params
-            reports.append(report)
-        return Baton(pool.mean(0), after.weight), memory, summed(reports)
+            weight, reports = after.weight, (*reports, report)
+            tell(visit, Begun(number, weight, memory, reports), pool)
+        return Baton(pool.mean(0), weight), memory, summed(reports)
+
+    def begun(self, baton: Baton, visit: Visit, pool: torch.Tensor) -> Begun:
+        """The pool with its first model, or as far as it was when somebody was stopped in this visit."""
+        kept = None if visit.place is None else visit.place.find("pool")
+        if kept is not None and kept["hop"] == visit.hop:
+            trained = int(kept["trained"])
+            pool[: trained + 1] = kept["models"]
+            memory = visit.memory if kept["memory"] is None else kept["memory"]
+            return Begun(trained, kept["weight"], memory, kept["reports"])
+        first, reports = self.warmed(baton, visit)
+        pool[0] = first.params
+        begun = Begun(0, baton.weight, visit.memory, tuple(reports))
+        tell(visit, begun, pool)
+        return begun
 
     def warmed(self, baton: Baton, visit: Visit) -> tuple[Baton, list[Report]]:
         """The first model of the pool: the received one, trained if nobody has trained it yet."""
@@ -86,7 +103,30 @@ class ModelPool(Work):
         return warm, [report]
 
 
-def summed(reports: list[Report]) -> Report:
+class Begun(NamedTuple):
+    """A pool under way: how many models are trained, and what there is besides them."""
+
+    trained: int
+    weight: float
+    memory: Tree
+    reports: tuple[Report, ...]
+
+
+def tell(visit: Visit, begun: Begun, pool: torch.Tensor) -> None:
+    """Let others know how far the pool is, and keep it in case that somebody is stopped."""
+    if visit.place is None:
+        return
+    memory = None if begun.memory is visit.memory else begun.memory  # who has kept nothing new goes on with the old one
+
+    def tree() -> Tree:
+        models = pool[: begun.trained + 1].clone()
+        return {"hop": visit.hop, **begun._asdict(), "memory": memory, "models": models}
+
+    visit.place.keep("pool", tree)
+    visit.place.tell("model", begun.trained, len(pool) - 1)
+
+
+def summed(reports: Sequence[Report]) -> Report:
     """One report of several trainings at the same client."""
     sent = sorted({key for report in reports for key in report.uplink})
     if sent:

@@ -13,7 +13,7 @@ from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Work
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 
 class Pool(Engine):
@@ -40,6 +40,7 @@ class Pool(Engine):
         self.prepared = federation.source.prepared
         self._asked = workers
         self._memory = Memory(memory_limit)
+        self._underway: Underway | None = None
         self._pool = LazyPool(Simulation(federation, task, seed))
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
@@ -48,9 +49,12 @@ class Pool(Engine):
             count = len(chains)
             LOG.warning("%d workers for %d chain(s) in round %d: the others stay idle", self._asked, count, round)
             self._asked = None  # once is enough
-        current = Round(Context(work, shared, round), chains)
+        current = Round(Context(work, shared, round, self._underway), chains)
         pool = self._pool.open(current, min(self.workers, len(chains)))
         yield from dispatch(pool, current, Bundles(chains, self.sizes, self.workers), self._memory)
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self._underway = underway
 
     @property
     def names(self) -> Sequence[str]:
