@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import io
+import atexit
 import json
-import signal
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
-from fedrelay import __version__, config, report
+from fedrelay import __version__, config, report, stopping
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
@@ -24,6 +23,8 @@ from fedrelay.cli import targets
 from fedrelay.config import catalogue, extensions
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.report.progress import follow
+from fedrelay.stopping import stoppable
+from fedrelay.streams import Unwritable, guarded
 from fedrelay.studies import demo
 
 OUT = Console()
@@ -32,20 +33,33 @@ ERR = Console(stderr=True)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; 0 is success, 1 a run that failed, 2 bad input, 130 stopped by hand."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
-    options = parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, stop)
-    catalogue.extend()
+    program = argv is None
+    with stoppable(for_good=program), guarded():
+        try:
+            code = carried_out(argv)
+        except KeyboardInterrupt:
+            code = stopping.CODE
+    if program and code == stopping.CODE:
+        atexit._run_exitfuncs()  # workers and their memory go; threads that compute for nobody are not waited for
+        os._exit(code)
+    return code
+
+
+def carried_out(argv: Sequence[str] | None) -> int:
+    """The exit code of a command, with one line for whatever has gone wrong."""
+    options = argparse.Namespace(debug=False)
     try:
+        options = parsed(argv)
+        catalogue.extend()
         code: int = options.command(options)
+        flush()
         return code
     except KeyboardInterrupt:
         say("stopped")
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; nothing more can be said
+        return stopping.CODE
+    except Unwritable as error:
+        if not error.gone:  # whoever had read enough knows that it did
+            say(f"the output could not be written ({error}); what is in files is whole")
         return 1
     except Exception as error:
         if options.debug:
@@ -57,9 +71,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, BadInput) else 1
 
 
-def stop(signum: int, frame: FrameType | None) -> None:
-    """Being asked to end is handled like Ctrl-C: a checkpoint is left."""
-    raise KeyboardInterrupt
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options; where help was asked for, it is printed and the program ends."""
+    try:
+        return parser().parse_args(argv)
+    except SystemExit:
+        flush()
+        raise
+
+
+def flush() -> None:
+    """A full disk is noticed now, and not when it is too late to say so."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def say(message: str) -> None:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,13 @@ from rich.console import Console
 
 from fedrelay import config, files, report
 from fedrelay.config import schema
-from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds
+from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Row, headline, markdown
 from fedrelay.studies.names import check_name, folder_name, refuse_links
@@ -142,20 +141,6 @@ def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Jo
     return jobs, reference
 
 
-@contextmanager
-def workers(jobs: int) -> Iterator[Executor | None]:
-    """Processes for several runs at a time; None does them here, one after another."""
-    if jobs == 1:
-        yield None
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), share_cores, (max(cores() // jobs, 1),)) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def carry_out(
     todo: Sequence[Job], live: Console, pool: Executor | None, data_dir: Path | None
 ) -> dict[tuple[str, int], str]:
@@ -166,7 +151,7 @@ def carry_out(
     failures = {}
     with bars(live) as progress:
         bar = progress.add_task("all runs", total=len(todo), unit="runs", said="")
-        futures = {pool.submit(run, job, data_dir): job for job in todo}
+        futures = {submit(pool, run, job, data_dir): job for job in todo}
         for future in as_completed(futures):
             job, reason = futures[future], future.result()
             if reason is not None:

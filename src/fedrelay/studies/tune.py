@@ -26,8 +26,8 @@ from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
 from fedrelay.studies import sweep
+from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import SWEEP, claim
-from fedrelay.studies.compare import workers
 from fedrelay.studies.names import refuse_links
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
 from fedrelay.tasks import Workspaces, evaluate
@@ -138,7 +138,7 @@ def advance(
             except RunFailed as error:
                 going[place].stopped = f"failed: {error}"
         return
-    futures = {pool.submit(whole, stretch): place for place, stretch in todo.items()}
+    futures = {submit(pool, whole, stretch): place for place, stretch in todo.items()}
     for future in as_completed(futures):
         place, number = futures[future]
         going[place].attempts[number].logs, failure = future.result()
