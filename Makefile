@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench check licences dist clean
+.PHONY: help setup demo test datasets bench attack check licences dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ datasets: setup ## fedavg and fedseq on CIFAR-10, FEMNIST, Shakespeare and PACS,
 
 bench: setup .peers/ready ## measure speed beside other frameworks, into docs/performance.md (under half an hour; leave the machine alone)
 	$(BIN)/python bench/speed/run.py --peers .peers/bin/python
+
+MINUTES ?= 60
+attack: setup ## kills, full disks, damaged files and settings, for MINUTES=60, into docs/reliability.md (Linux)
+	$(BIN)/python attack/run.py --minutes $(MINUTES)
 
 check: setup ## format, lint, types and layers
 	$(BIN)/ruff format --check .
