@@ -170,7 +170,7 @@ def shared_memory(process: int) -> set[str]:
         lines = Path(f"/proc/{process}/maps").read_text().splitlines()
     except OSError:
         return set()
-    paths = [Path(line.split()[-1]) for line in lines if "/dev/shm/" in line]
+    paths = [Path("/" + line.partition("/")[2].removesuffix(" (deleted)")) for line in lines if "/dev/shm/" in line]
     return {str(path.parent) for path in paths if path.parent != Path("/dev/shm")}
 
 
@@ -190,10 +190,8 @@ UNRETURNED: set[str] = set()
 
 
 def unreturned() -> list[str]:
-    """Shared memory of runs that were struck and is still there now; the next run should have given it back."""
-    found = sorted(path for path in UNRETURNED if Path(path).exists())
-    UNRETURNED.clear()
-    return found
+    """Shared memory of runs that were struck and is still there now."""
+    return sorted(path for path in UNRETURNED if Path(path).exists())
 
 
 def complaint(ended: Ended, good: Sequence[int] = (0,)) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import cases
 from cases import Case
-from child import Blow, command, complaint, unreturned
+from child import UNRETURNED, Blow, command, complaint, unreturned
 from same import difference, record
 from share import Share, Verdict
 
@@ -62,11 +62,20 @@ def trial(share: Share, number: int, case: Case, blows: Sequence[tuple[float, in
         arguments = [*case.write(folder), *case.again]
     ended = command(arguments, folder)
     problem = complaint(ended) or difference(whole.record, record(folder / "out"))
-    if not problem and (kept := unreturned()):
-        problem = f"shared memory was not given back: {', '.join(kept)}"
+    if not problem and unreturned():
+        problem = given_back(share.folder / "next")
     if not problem:
         rmtree(folder)
     return Verdict(label, f"{', '.join(said)}, then went on: {problem}" if problem else "")
+
+
+def given_back(folder: Path) -> str:
+    """Memory of who was killed with its workers is given back by the next run that has workers."""
+    ended = command(cases.POOL[0].write(folder), folder)
+    kept = unreturned()
+    UNRETURNED.clear()
+    rmtree(folder)
+    return complaint(ended) or (f"shared memory was not given back: {', '.join(kept)}" if kept else "")
 
 
 def struck(case: Case, folder: Path, arguments: Sequence[str], blow: Blow) -> str:

@@ -31,8 +31,8 @@ def runs(share: Share) -> Iterator[Verdict]:
     if ended.code or not measured:
         yield Verdict("short runs", f"exit code {ended.code}: {ended.said[-400:]}")
         return
-    after = next(one for one in measured if one["runs"] >= WARM_UP * share.wanted)
     last = measured[-1]
+    after = next(one for one in measured if one["runs"] >= WARM_UP * last["runs"])
     grown = {name: last[name] - after[name] for name in ("MB", "descriptors", "threads", "processes", "shared")}
     most = {"MB": MEMORY, "descriptors": 0, "threads": 0, "processes": 0, "shared": 0}
     worse = [f"{grown[name]:.0f} more {name}" for name in most if grown[name] > most[name]]
