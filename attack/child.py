@@ -202,7 +202,7 @@ def complaint(ended: Ended, good: Sequence[int] = (0,)) -> str:
         return f"a traceback: {last_line(ended.said)}"
     if ended.code not in good:
         return f"exit code {ended.code}: {last_line(ended.said)}"
-    if ended.code == 2 and len(ended.said) > LONGEST:
+    if ended.code == 2 and len(ended.said.strip()) > LONGEST:
         return f"a refusal of {len(ended.said)} characters: {ended.said[:200]}"
     return ended.left
 

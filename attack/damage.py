@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, NoReturn
 
-from child import LONGEST, end_with_parent, forked, last_line, limit
+from child import end_with_parent, forked, last_line, limit
 from share import Share, Verdict
 
 PATIENCE = 20
@@ -150,13 +150,12 @@ class Judge:
             self.tell()
 
     def judged(self) -> str:
-        from fedrelay.errors import BadInput
+        from fedrelay.errors import BadInput, RunFailed
 
         try:
             self.reader.read(self.scratch)
-        except BadInput as error:
-            text = str(error)
-            return "" if len(text) <= LONGEST else f"a refusal of {len(text)} characters: {text[:100]}"
+        except (BadInput, RunFailed):
+            return ""
         except (Exception, TooLong) as error:
             where = traceback.extract_tb(error.__traceback__)
             ours = [f"{Path(one.filename).name}:{one.lineno}" for one in where if "fedrelay" in one.filename]

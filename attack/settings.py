@@ -128,7 +128,7 @@ def outcome(arguments: Sequence[str]) -> str:
         return f"{shown(arguments)}: neither built nor refused after {PATIENCE} s"
     except BaseException as error:
         return f"{shown(arguments)}: {type(error).__name__}: {str(error)[:300]}"
-    text = said.getvalue()
+    text = said.getvalue().strip()
     if any(word in text for word in UNEXPECTED):
         return f"{shown(arguments)}: {last_line(text)}"
     if code not in (0, 1, 2, 130):

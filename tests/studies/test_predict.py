@@ -195,6 +195,17 @@ def test_arrays_that_do_not_fit_are_refused_in_words(run, tmp_path, arrays, mess
         predict(run, str(tmp_path / "new.npz"))
 
 
+@pytest.mark.parametrize("damage", [slice(-30, None), slice(30, 60), slice(0, 4), slice(150, 170)])
+def test_damaged_arrays_to_predict_are_refused_by_name(run, tmp_path, damage):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros((50, 2), dtype=np.float32), y=np.array(["low"] * 50))
+    content = bytearray(path.read_bytes())
+    content[damage] = b"\xff" * len(content[damage])
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"x\.npz: expected arrays that NumPy has saved"):
+        predict(run, str(path))
+
+
 def test_grey_images_of_bytes_fit_with_channels_first_last_or_none(tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2

@@ -20,6 +20,7 @@ from fedrelay.data.examples import Store
 from fedrelay.data.sources.checks import check_numbers, check_some, wrong
 from fedrelay.data.sources.images import SUFFIXES, looked_at, scaled_images
 from fedrelay.data.sources.pictures import damaged, pixels
+from fedrelay.data.splitfile import UNREADABLE
 from fedrelay.data.tables.columns import typed, words
 from fedrelay.data.tables.preparation import Preparation
 from fedrelay.data.tables.reading import SUFFIXES as TABLE_SUFFIXES
@@ -105,9 +106,10 @@ def grey(path: Path, size: int, background: str | None) -> NDArray[Any]:
 def of_arrays(trained: Trained, path: Path) -> Asked:
     """A .npy file of inputs, or a .npz file with `x` and, where classes are known, `y`."""
     try:
-        found = np.load(path, allow_pickle=False)
-        arrays = {"x": found} if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            arrays = {"x": found} if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
+    except UNREADABLE as error:
         raise wrong(path, "arrays that NumPy has saved", f"another file ({error})") from None
     if "x" not in arrays:
         raise wrong(path, "an array x of inputs", f"only {', '.join(arrays) or 'nothing'}")
