@@ -214,3 +214,20 @@ def test_models_are_judged_by_the_validation_set_where_that_is_asked_for():
     built = config.build({**asked, "data": {**tables["data"], "validation": 0.2}})
     assert len(built.judged_by) == len(built.federation.validation_rows)
     assert len(config.build(tables).judged_by) == len(built.federation.test)
+
+
+def test_a_share_of_the_data_is_written_down_and_the_same_for_every_seed():
+    small, resolved = federate({"name": "digits", "clients": 4, "share": 0.25, "test_share": 0.5}, 0)
+    whole, said = federate({"name": "digits", "clients": 4}, 0)
+    assert (sum(small.sizes), len(small.test)) == (
+        pytest.approx(sum(whole.sizes) / 4, abs=10),
+        pytest.approx(len(whole.test) / 2, abs=10),
+    )
+    assert (resolved["share"], resolved["test_share"]) == (0.25, 0.5)
+    assert not {"share", "test_share"} & set(said)
+    other, _ = federate({"name": "digits", "clients": 4, "share": 0.25}, 1)
+    assert torch.equal(other.source.train.y, small.source.train.y)
+    with pytest.raises(BadInput, match=r"\[data\]\.share"):
+        federate({"name": "digits", "share": 2.0}, 0)
+    with pytest.raises(BadInput, match=r"\[data\]\.test_share"):
+        federate({"name": "digits", "test_share": 0.0}, 0)

@@ -14,6 +14,7 @@ from fedrelay.data.holdout import (
     matched_tests,
     own_tests,
     owned_tests,
+    thinned,
     with_tests,
     with_validation,
 )
@@ -181,3 +182,48 @@ def test_clients_have_no_test_parts_where_nobody_knows_whose_rows_are_whose() ->
     assert own_tests(Federation.split(unknown, Natural())) is None
     known = source_of([0, 1, 0, 1], [0, 1], owners=[0, 0, 1, 1], test_owners=[0, 1])
     assert own_tests(Federation.of(known, [np.array([0, 2]), np.array([1, 3])])) is None
+
+
+# --- a small copy
+
+
+def numbers_of(examples) -> list[int]:
+    """The rows of the source that these are."""
+    return examples.take(slice(0, len(examples)))[0][:, 0].int().tolist()
+
+
+def test_a_small_copy_has_its_share_of_every_class_and_owner():
+    owners = [0] * 100 + [1] * 60
+    labels = [0] * 60 + [1] * 40 + [0] * 20 + [1] * 40
+    whole = source_of(labels, labels, owners, owners)
+    small = thinned(whole, 0.1, np.random.default_rng(0), tested=0.1)
+    for examples, whose in ((small.train, small.owners), (small.test, small.test_owners)):
+        kinds = list(zip(whose.tolist(), examples.labels.tolist(), strict=True))
+        assert {kind: kinds.count(kind) for kind in kinds} == {(0, 0): 6, (0, 1): 4, (1, 0): 2, (1, 1): 4}
+        rows = numbers_of(examples)
+        assert rows == sorted(set(rows))
+        assert [labels[row] for row in rows] == examples.labels.tolist()
+        assert [owners[row] for row in rows] == whose.tolist()
+    assert numbers_of(small.train) != numbers_of(small.test)  # drawn apart
+
+
+def test_nobody_is_lost_in_a_small_copy_and_all_of_it_is_all():
+    whole = source_of([0, 1, 1, 2], [0, 1, 2], [0, 0, 1, 1])
+    assert sorted(set(thinned(whole, 0.01, np.random.default_rng(0)).train.labels)) == [0, 1, 2]
+    assert numbers_of(thinned(whole, 1.0, np.random.default_rng(0)).train) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(BadInput, match="the share of the examples must be above 0 and at most 1"):
+        thinned(source_of([0, 1], [0, 1]), share, np.random.default_rng(0))
+    with pytest.raises(BadInput, match="the share of the test examples must be"):
+        thinned(source_of([0, 1], [0, 1]), 1.0, np.random.default_rng(0), tested=share)
+
+
+def test_numbers_are_thinned_too():
+    whole = Source(
+        "numbers", Examples(torch.zeros(10, 1), torch.zeros(10)), Examples(torch.zeros(4, 1), torch.zeros(4)), 1
+    )
+    small = thinned(whole, 0.5, np.random.default_rng(0), tested=0.25)
+    assert (len(small.train), len(small.test)) == (5, 1)

@@ -22,6 +22,7 @@ from fedrelay.data import (
     hold_out,
     matched_tests,
     owned_tests,
+    thinned,
     with_validation,
 )
 from fedrelay.data.locate import data_folder
@@ -38,16 +39,16 @@ OWN: dict[str, Callable[..., Any]] = {"table": from_table, "folder": from_folder
 DATA: dict[str, Callable[..., Any]] = {**SOURCES, **{name: entry.reader for name, entry in FILES.items()}, **OWN}
 """Every name that [data] knows."""
 
-OPTIONS = ("partition", "augment", "exemplars", "client_tests", "validation", "split")
+OPTIONS = ("share", "test_share", "partition", "augment", "exemplars", "client_tests", "validation", "split")
 
 
 def federate(values: Mapping[str, Any], seed: int, data_dir: Path | str | None = None) -> tuple[Federation, Tables]:
     """The federation, and the table with all defaults filled in and the fingerprint of the split.
 
-    Besides the data set's own options the table takes `clients`, `partition`, `augment` (crop and flip at every
-    access), `exemplars` (so many test examples per class become public), `client_tests` (every client has a test part:
-    a share of its size with its class mix, or "owned"), `validation` (a share of every client's training data becomes
-    the validation set) and `split` (the fingerprint expected).
+    Besides the data set's own options the table takes `clients`, `share` and `test_share` (only so much of each class),
+    `partition`, `augment` (crop and flip at every access), `exemplars` (so many test examples per class become public),
+    `client_tests` (every client has a test part: a share of its size with its class mix, or "owned"), `validation` (a
+    share of every client's training data becomes the validation set) and `split` (the fingerprint expected).
     """
     values = dict(values)
     name = values.pop("name", None)
@@ -85,7 +86,14 @@ def keys_of(name: object) -> list[str]:
 
 
 def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Source, Tables]:
-    """Augment what is trained on; hold public exemplars out of the test set."""
+    """Leave examples out; augment what is trained on; hold public exemplars out of the test set."""
+    shares = {key: schema.convert(options.get(key, 1.0), float, f"[data].{key}") for key in ("share", "test_share")}
+    thin = {key: share for key, share in shares.items() if share != 1}
+    if thin:
+        try:  # the same examples for every seed
+            source = thinned(source, shares["share"], seeds.rng(0, "share"), tested=shares["test_share"])
+        except BadInput as error:
+            raise BadInput(f"[data].{next(iter(thin))}: {error}") from error
     augment = schema.convert(options.get("augment", False), bool, "[data].augment")
     exemplars = schema.convert(options.get("exemplars", 0), int, "[data].exemplars")
     if augment:
@@ -96,7 +104,7 @@ def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Sour
         except BadInput as error:
             raise BadInput(f"[data].exemplars: {error}") from error
         source = replace(rest, public=public)
-    return source, {"augment": augment, "exemplars": exemplars}
+    return source, {"augment": augment, "exemplars": exemplars} | thin
 
 
 def with_client_tests(federation: Federation, wanted: Any, seed: int) -> Federation:

@@ -11,7 +11,7 @@ from fedrelay.data.embedded import diabetes, digits
 from fedrelay.data.examples import Examples, Store, Transform
 from fedrelay.data.federation import ClientData, Federation, Partition, Rows, Source
 from fedrelay.data.heterogeneity import describe
-from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, with_validation
+from fedrelay.data.holdout import hold_out, matched_tests, owned_tests, thinned, with_validation
 from fedrelay.data.own import from_arrays, from_datasets, from_folder, from_frames, from_loaders, from_table
 from fedrelay.data.partitions import (
     PARTITIONS,
@@ -83,5 +83,6 @@ __all__ = [
     "save_split",
     "sources",
     "synthetic",
+    "thinned",
     "with_validation",
 ]

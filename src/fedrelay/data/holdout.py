@@ -44,6 +44,35 @@ def hold_out(
     return rest, picked(source.test, np.flatnonzero(chosen))
 
 
+def thinned(source: Source, share: float, rng: np.random.Generator, *, tested: float = 1.0) -> Source:
+    """A small copy of the source: this share of the examples of every class of every owner to train on, and the share
+    `tested` to test on; of each at least one. Where examples have no classes, of every owner."""
+    within("the share of the examples", share, above=0, most=1)
+    within("the share of the test examples", tested, above=0, most=1)
+    train = _some(source.train, source.owners, share, rng)
+    test = _some(source.test, source.test_owners, tested, rng)
+    return replace(
+        source,
+        train=picked(source.train, train),
+        test=picked(source.test, test),
+        owners=None if source.owners is None else source.owners[train],
+        test_owners=None if source.test_owners is None else source.test_owners[test],
+    )
+
+
+def _some(examples: Store, owners: Rows | None, share: float, rng: np.random.Generator) -> Rows:
+    """Rows of this share of every kind of example, in the order they are in."""
+    kinds = np.zeros(len(examples), dtype=np.int64) if owners is None else owners.astype(np.int64)
+    if examples.classified and len(examples):
+        kinds = kinds * (int(examples.labels.max()) + 1) + examples.labels
+    order = rng.permutation(len(examples))
+    order = order[np.argsort(kinds[order], kind="stable")]
+    _, starts, counts = np.unique(kinds[order], return_index=True, return_counts=True)
+    kept = np.maximum(np.floor(share * counts + 0.5), 1).astype(np.int64)
+    taken = [order[start : start + count] for start, count in zip(starts, kept, strict=True)]
+    return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
+
+
 def picked(examples: Store, rows: Rows) -> Store:
     """Only these rows, in this order, as examples of their own."""
     return examples.picked(torch.from_numpy(rows))

@@ -201,7 +201,7 @@ def choices() -> list[str]:
 
 
 def data() -> list[str]:
-    usual = {"augment": False, "exemplars": 0, "validation": 0.0}
+    usual = {"share": 1.0, "test_share": 1.0, "augment": False, "exemplars": 0, "validation": 0.0}
     common = said(DATA, dict.fromkeys(("name", "clients", *OPTIONS)) | usual)
     return [table(common), "By name, besides these:", *named("data", ("clients",))]
 

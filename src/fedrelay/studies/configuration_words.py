@@ -25,6 +25,12 @@ DATA = {
     "name": ("text", "the data set, by one of the names below"),
     "clients": ("whole number", "how many there are, if the partition does not say; 100 of a data set without owners"),
     "partition": ("[partitions](#partitions)", "how examples become clients: by their natural owners, or else `iid`"),
+    "share": (
+        "number",
+        "only this share of the training examples of every class (and owner), the same ones for every seed: for quick "
+        "tries",
+    ),
+    "test_share": ("number", "the same of the test examples"),
     "augment": ("true or false", "crop and flip images at random at every access"),
     "exemplars": (
         "whole number",
