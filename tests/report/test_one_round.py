@@ -8,7 +8,7 @@ from invented_runs import line_of, run_folder
 
 from fedrelay import report
 from fedrelay.report import figures, measures
-from fedrelay.report.headline import headline, others
+from fedrelay.report.headline import headline, notes, others
 
 BETWEEN_CLIENTS = {
     "messages": {"server_to_client": 0, "client_to_server": 0, "client_to_client": 9},
@@ -42,6 +42,22 @@ def test_a_run_that_is_at_its_first_round_of_many_has_curves(tmp_path):
     going = report.load(run_folder(tmp_path / "going", [line_of(1)], finished=False))
     assert not measures.once([going])
     assert figures.curves([going], ["going"])[0].title == "Test accuracy over rounds"
+
+
+def test_a_run_of_several_rounds_that_was_tested_once_has_no_curve_but_one_of_its_loss(tmp_path):
+    lines = [line_of(1, None), line_of(2, None), line_of(3, 0.5)]
+    run = report.load(run_folder(tmp_path / "run", lines, rounds=3))
+    titles = [figure.title for figure in figures.curves([run], ["run"])]
+    assert "Test accuracy" in titles
+    assert "Training loss over rounds" in titles
+
+
+def test_what_was_tested_is_told_where_it_is_not_one_model(tmp_path):
+    mixed = report.load(run_folder(tmp_path / "mixed", tested="the mean of 10 models"))
+    plain = [report.load(run_folder(tmp_path / name, tested="the model")) for name in ("a", "b")]
+    names = ["mixed", "a", "b"]
+    assert "What was tested: the mean of 10 models (mixed); the model (a and b)." in notes([mixed, *plain], names)
+    assert not any("tested" in note for note in notes(plain, names[1:]))
 
 
 def test_a_reference_of_many_rounds_is_a_bar_beside_runs_of_one(tmp_path):

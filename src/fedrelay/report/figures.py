@@ -108,14 +108,14 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     hops = Scale("Hops one after another", measures.hops)
     clock = Scale("Simulated seconds since the start", measures.clock)
     by, judged = measures.headline(runs), measures.judged_on(runs)
-    main, once = measure_of(by.name, by), measures.once(runs)
+    main = measure_of(by.name, by)
     found: list[Figure] = []
 
     def add(key: str, measure: Measure, over: str, caption: str, scale: Scale, *, wide: bool = False) -> None:
         if not _has(runs, measure):
             return
         measure = replace(measure, title=measure.title.format(judged=judged))
-        if once and scale.shared:  # a curve of one point is no curve
+        if scale.shared and measures.once(runs, measure.of):  # a curve of one point is no curve
             found.append(Figure(key, measure.title, "After the last round.", _lengths(runs, names, measure), wide))
         else:
             spec = _lines(runs, names, measure, scale)

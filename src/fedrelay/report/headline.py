@@ -9,13 +9,15 @@ from fedrelay.runs.folder import Run
 from fedrelay.tasks import LOSS, Headline
 
 FEW = 4
+USUAL = ("", "the model")
+"""What is tested where nothing needs to be said of it; runs of before there was a choice say nothing."""
 
 
 def headline(runs: Sequence[Run], names: Sequence[str]) -> str:
     """One sentence, from the largest share of the target that any run reached."""
     racing = _racing(runs, names)
     if measures.once(list(racing.values())):
-        return _after_one_round(racing)
+        return _tested_once(racing)
     share = _furthest(racing)
     return _not_reached(racing) if share is None else _reached(racing, share)
 
@@ -47,6 +49,11 @@ def notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
         found.append(
             f"The runs were measured against different targets ({span}), so rounds and traffic to a share differ."
         )
+    tested = {name: run.summary.tested for name, run in zip(names, runs, strict=True) if run.summary}
+    if any(text not in USUAL for text in tested.values()):
+        texts = dict.fromkeys(text or "the model" for text in tested.values())
+        said = [f"{text} ({_some([n for n, t in tested.items() if (t or 'the model') == text])})" for text in texts]
+        found.append(f"What was tested: {'; '.join(said)}.")
     for name, run in zip(names, runs, strict=True):
         own = run.summary.target if run.summary else None
         if own is not None and own not in targets and measures.is_reference(run):
@@ -91,14 +98,13 @@ def _reached(racing: dict[str, Run], share: str) -> str:
     return f"{goal} in the fewest rounds ({rounds}), {_listed(leanest)} with the least traffic ({sent})."
 
 
-def _after_one_round(racing: dict[str, Run]) -> str:
-    """Rounds cannot tell runs of one round apart: what they reached and what they sent can."""
+def _tested_once(racing: dict[str, Run]) -> str:
+    """Rounds cannot tell runs apart that were tested once: what they reached and what they sent can."""
     best = _not_reached(racing, told_of_target=False)
     sent, leanest = _fewest(racing, lambda run: measures.total(run, "bytes") if run.rounds else None)
     if not sent or len(leanest) == len(racing):
         return best
-    who = _listed(leanest) if len(leanest) <= FEW else f"{leanest[0]} and {len(leanest) - 1} more"
-    return f"{best.removesuffix('.')}; {who} sent the least ({measures.size(sent)})."
+    return f"{best.removesuffix('.')}; {_some(leanest)} sent the least ({measures.size(sent)})."
 
 
 def _not_reached(racing: dict[str, Run], *, told_of_target: bool = True) -> str:
@@ -150,3 +156,8 @@ def _progress(name: str, run: Run) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """All of them, if they are few."""
+    return _listed(names) if len(names) <= FEW else f"{names[0]} and {len(names) - 1} more"

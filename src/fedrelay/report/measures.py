@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from rich import filesize
 
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
-from fedrelay.runs.log import Summary
+from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.summary import tests_of, totals
 from fedrelay.tasks import LOSS, METRICS, Headline
 
@@ -65,10 +65,16 @@ def judged_on(runs: Sequence[Run]) -> str:
     return " or ".join(sorted(chosen)).capitalize()
 
 
-def once(runs: Sequence[Run]) -> bool:
-    """Whether all runs that compete are of one round, so that there are no curves."""
+def once(runs: Sequence[Run], of: Callable[[RoundLog], float | None] | None = None) -> bool:
+    """Whether no run that competes has more than one value (of what it is judged by, or of this), or will have: then
+    there are no curves."""
+    by = headline(runs).name
+    value = of or (lambda log: log.metrics.get(by))
     racing = [run for run in runs if not is_reference(run)] or runs
-    return all(max(len(run.rounds), planned(run) or 1) == 1 for run in racing)
+    return all(
+        sum(value(log) is not None for log in run.rounds) <= 1 and (run.summary is not None or planned(run) == 1)
+        for run in racing
+    )
 
 
 def serverless(runs: Sequence[Run]) -> bool:
