@@ -140,6 +140,10 @@ class Visit:
         return vector[: self.task.layout.trainable]
 
 
+POOL_DISTANCES = "pool_distances"
+"""What a client sends that was asked how far the models of its pool are from one another: a row for each."""
+
+
 @dataclass(frozen=True)
 class Report:
     """What one hop tells the server: how many examples it processed, and what it sends besides the baton (`uplink`)."""

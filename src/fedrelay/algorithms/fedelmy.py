@@ -20,6 +20,7 @@ def fedelmy(
     scaling: Scaling = "each",
     order: Order = "random",
     parallel: bool = False,
+    distances: bool = False,
 ) -> Change:
     """One pass over all clients: each trains several models, all unlike one another and none far from what it received,
     and sends on their mean.
@@ -44,10 +45,21 @@ def fedelmy(
             "by_domain", every domain in turn; or a list of all clients (or domains), by number or name.
         parallel: every client trains its pool from a random model of its own at the same time, and the mean of all
             counts.
+        distances: every client also tells how far the models of its pool are from one another (Fig. 10): one number
+            for every two of them, of which the last client's go into the record.
 
     Reference: [Wang et al. 2024](https://arxiv.org/abs/2404.12130), Algs. 1-3
     """
-    pool = elmy(models=models, warm_up=warm_up, alpha=alpha, beta=beta, apart=apart, scaling=scaling, own=parallel)
+    pool = elmy(
+        models=models,
+        warm_up=warm_up,
+        alpha=alpha,
+        beta=beta,
+        apart=apart,
+        scaling=scaling,
+        own=parallel,
+        distances=distances,
+    )
     once = Change(fraction=1.0, rounds=1, local=ONE_SHOT)
     if parallel:
         return pool + once + Change(plan=Singles(), merge=PlainMean())
@@ -63,6 +75,7 @@ def elmy(
     apart: Apart = "norm",
     scaling: Scaling = "each",
     own: bool = False,
+    distances: bool = False,
 ) -> Change:
     """Every visit trains a pool of models, unlike one another and near what was received, and sends on their mean: what
     FedELMY does at a client, for any plan.
@@ -74,9 +87,9 @@ def elmy(
     Args:
         models: how many every client trains, besides the one it received.
         warm_up: epochs that the first client of a chain trains the initial model for, before its pool.
-        alpha, beta, apart, scaling: see `fedelmy`.
+        alpha, beta, apart, scaling, distances: see `fedelmy`.
         own: whether everybody begins the run with a random model of its own.
 
     Reference: [Wang et al. 2024](https://arxiv.org/abs/2404.12130), Section 3
     """
-    return Change(terms=(Diversity(alpha, beta, apart, scaling),), pooling=Pooling(models, warm_up, own))
+    return Change(terms=(Diversity(alpha, beta, apart, scaling),), pooling=Pooling(models, warm_up, own, distances))

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from fedrelay import files
 from fedrelay.errors import BadInput
-from fedrelay.report import draws, figures, judged, measures, tables
+from fedrelay.report import draws, figures, judged, measures, pools, tables
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
 
@@ -23,7 +23,7 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[fi
     names = measures.labels(runs)
     curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
     settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
-    results = judged.figures(runs, found, names)
+    results = judged.figures(runs, found, names) + pools.figures(runs, names)
     by, targets = measures.headline(runs), measures.targets(runs)
     what = "an accuracy" if by.name == "accuracy" else f"a test {measures.words(by.name)}"
     goal = f"{what} of {measures.figure(targets[0], by)}" if len(targets) == 1 else ""

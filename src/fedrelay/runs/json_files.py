@@ -126,3 +126,13 @@ def lost(*numbered: str) -> Check:
 
 def listed(value: Any, key: str) -> None:
     need(isinstance(value, list) and all(map(is_number, value)), f"{key} should be a list of numbers", value)
+
+
+def pool(value: Any, key: str) -> None:
+    """The number of a client and a square of numbers."""
+    rows = value.get("distances") if isinstance(value, dict) else None
+    square = isinstance(rows, list) and all(
+        isinstance(row, list) and len(row) == len(rows) and all(item is None or is_number(item) for item in row)
+        for row in rows
+    )
+    need(square and is_number(value.get("client")), f"{key} should say client and distances", value)

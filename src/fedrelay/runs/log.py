@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 Split = Mapping[str, int]
 """Messages or bytes by direction (`costs.DIRECTIONS`), in a summary with their `total`."""
@@ -68,6 +69,9 @@ class RoundLog:
     """On the virtual clock, where there is one."""
     classes: int | None = None
     """Different ones among the clients that took part, where that is known."""
+    pool: Mapping[str, Any] = field(default_factory=dict)
+    """Of the last client that was asked for it: its number (`client`), and how far the models of its pool are from one
+    another (`distances`, a row for each)."""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """Loss and metrics on the test set; empty if this round was not tested. Not finite is None."""
 

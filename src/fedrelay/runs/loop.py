@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 from fedrelay import seeds
 from fedrelay.engines.relay import operator_threads
@@ -14,7 +15,20 @@ from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
-from fedrelay.types import Algorithm, Baton, Chain, Drop, Engine, Outcome, Report, State, Trait, Vector, Work
+from fedrelay.types import (
+    POOL_DISTANCES,
+    Algorithm,
+    Baton,
+    Chain,
+    Drop,
+    Engine,
+    Outcome,
+    Report,
+    State,
+    Trait,
+    Vector,
+    Work,
+)
 from fedrelay.vectors import blend, is_finite
 
 
@@ -232,12 +246,21 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
         describing=sent["describing"],
         train_loss=sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
         visits=len(reports),
+        pool=pool_of(reports),
         drops=tuple(
             Dropped(drop.client, number, drop.hop, drop.reason)
             for number, outcome in enumerate(outcomes)
             for drop in outcome.dropped
         ),
     )
+
+
+def pool_of(reports: Sequence[Report]) -> dict[str, Any]:
+    """The last pool of which somebody has told how far its models are apart; nothing if nobody was asked."""
+    told = [report for report in reports if POOL_DISTANCES in report.uplink]
+    if not told:
+        return {}
+    return {"client": told[-1].client, "distances": told[-1].uplink[POOL_DISTANCES].tolist()}
 
 
 def lost_clients(log: RoundLog) -> str:

@@ -28,6 +28,7 @@ from fedrelay.runs.json_files import (
     numbers,
     parsed,
     part,
+    pool,
     read,
 )
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed, nothing
@@ -85,7 +86,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept"):
+    for key in ("sampling", "undescribed", "kept", "pool"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -183,4 +184,5 @@ ROUND_CHECKS: dict[str, Check] = {
     "drops": lost("client", "chain", "hop"),
     "kept": listed,
     "undescribed": lost("client"),
+    "pool": pool,
 }

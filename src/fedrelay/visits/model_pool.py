@@ -11,7 +11,7 @@ import torch
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Report, Result, Tree, Visit, Work
+from fedrelay.types import POOL_DISTANCES, Baton, Report, Result, Tree, Visit, Work
 from fedrelay.visits.diversity import Diversity
 from fedrelay.visits.training import Training
 
@@ -24,6 +24,8 @@ class Pooling:
     models: int = 5
     warm_up: int = 0
     own: bool = False
+    distances: bool = False
+    """Whether the client tells how far the models of its pool are from one another."""
 
     def __post_init__(self) -> None:
         within("models", self.models, least=1)
@@ -72,7 +74,10 @@ class ModelPool(Work):
             pool[number] = after.params
             weight, reports = after.weight, (*reports, report)
             tell(visit, Begun(number, weight, memory, reports), pool)
-        return Baton(pool.mean(0), weight), memory, summed(reports)
+        report = summed(reports)
+        if self.pooling.distances:
+            report = replace(report, uplink={POOL_DISTANCES: pairwise(pool[:, : visit.task.layout.trainable])})
+        return Baton(pool.mean(0), weight), memory, report
 
     def begun(self, baton: Baton, visit: Visit, pool: torch.Tensor) -> Begun:
         """The pool with its first model, or as far as it was when somebody was stopped in this visit."""
@@ -134,3 +139,13 @@ def summed(reports: Sequence[Report]) -> Report:
     examples = sum(report.examples for report in reports)
     loss = sum(report.metrics["loss"] * report.examples for report in reports) / examples
     return Report(reports[-1].client, examples, {"loss": loss})
+
+
+def pairwise(models: torch.Tensor) -> torch.Tensor:
+    """How far every two models are apart: the length of their difference (FedELMY 2024, Fig. 10). Two at a time: a pool
+    may be as large as memory allows."""
+    found = torch.zeros(len(models), len(models))
+    for one in range(len(models)):
+        for other in range(one):
+            found[one, other] = found[other, one] = torch.linalg.vector_norm(models[one] - models[other])
+    return found
