@@ -18,7 +18,7 @@ TABLES = {
     "checkpoint": 2,
     "data": {"name": "digits", "clients": 10, "partition": {"name": "dirichlet", "alpha": 0.0}},
     "model": {"name": "mlp", "hidden": [6]},
-    "local": {"batch": 32, "lr": 0.1, "momentum": 0.5},
+    "local": {"optimiser": "sgd", "batch": 32, "lr": 0.1, "momentum": 0.5},
     "evaluate": {"every": 5},
     "engine": {"name": "inline"},
 }
