@@ -9,6 +9,7 @@ import pytest
 from fedrelay import BadInput
 from fedrelay.runs.folder import read_summary
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
+from fedrelay.runs.results import read_clients, read_quality
 from fedrelay.runs.rounds import read_rounds
 
 SPLIT = {"server_to_client": 1, "client_to_server": 2, "client_to_client": 3}
@@ -134,3 +135,29 @@ def test_a_summary_of_before_there_was_a_clock_has_none(tmp_path):
     assert (found.final_loss, found.jump, found.parallelism, found.simulated_seconds) == (None,) * 4
     assert (found.rounds_to, found.traffic_to, found.time_to, found.estimates) == ({},) * 4
     assert (found.relayed, found.describing, found.depth) == (*({"messages": 0, "bytes": 0},) * 2, 0)
+
+
+def test_a_summary_that_lacks_a_key_that_every_version_wrote_is_refused(tmp_path):
+    path = tmp_path / "summary.json"
+    for key in ("best_accuracy", "target", "examples_per_second"):  # null is allowed there, but not nothing
+        path.write_text(json.dumps({name: value for name, value in SUMMARY.items() if name != key}))
+        with pytest.raises(BadInput, match=rf"summary\.json is damaged \({key} should be there"):
+            read_summary(path)
+
+
+CLIENT = {"client": 0, "name": "a", "examples": 5, "tested": 2, "metrics": {"accuracy": 0.5}}
+
+
+@pytest.mark.parametrize("changed", [{"metrics": "x"}, {"metrics": {"accuracy": "x"}}, {"client": "0"}, {"name": 3}])
+def test_figures_of_clients_that_no_run_wrote_are_refused(tmp_path, changed):
+    found = {"headline": "accuracy", "higher_is_better": True, "clients": [{**CLIENT, **changed}]}
+    (tmp_path / "clients.json").write_text(json.dumps(found))
+    with pytest.raises(BadInput, match=r"clients\.json is damaged \(.*should"):
+        read_clients(tmp_path)
+
+
+@pytest.mark.parametrize("found", [[], {}, {"classes": 3, "confusion": [], "calibration": None}, {"calibration": 1}])
+def test_a_confusion_that_no_run_wrote_is_refused(tmp_path, found):
+    (tmp_path / "quality.json").write_text(json.dumps(found))
+    with pytest.raises(BadInput, match=r"quality\.json is damaged"):
+        read_quality(tmp_path)

@@ -11,6 +11,7 @@ from test_claim import recorder
 
 from fedrelay import BadInput, report
 from fedrelay.runs import checkpoint
+from fedrelay.runs.output import load_trained
 from fedrelay.runs.rounds import Noted, read_rounds
 
 
@@ -121,3 +122,13 @@ def test_two_fingerprints_are_known_while_a_line_is_changed():
     assert noted.fits([b"1\n", b"2\n"])
     assert not noted.fits([b"2\n"])
     assert not noted.fits([])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("model", "modal"), ("logistic", "logistik"), ("shape", "shade"), ("10", "1x")]
+)
+def test_a_damaged_description_of_the_model_is_refused_in_our_words(run, old, new):
+    path = run / "model.json"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(BadInput, match=r"model"):
+        load_trained(run).network()

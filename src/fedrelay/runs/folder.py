@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from fedrelay.runs.json_files import (
     directions,
     dumps,
     maybe,
+    need,
     number,
     numbers,
     parsed,
@@ -32,7 +33,7 @@ from fedrelay.runs.json_files import (
     truth,
 )
 from fedrelay.runs.log import RoundLog, Summary, nothing
-from fedrelay.runs.rounds import read_rounds
+from fedrelay.runs.rounds import kept, read_rounds
 
 ROUNDS, SUMMARY, CONFIG = "rounds.jsonl", "summary.json", "config.toml"
 CLIENTS, CLIENTS_TABLE, QUALITY = "clients.json", "clients.csv", "quality.json"
@@ -98,10 +99,13 @@ def read_summary(path: Path) -> Summary | None:
         found = OLD_SUMMARY | found | old_headline(found)
         for name, check in SUMMARY_CHECKS.items():
             check(found.get(name), name)
+        for item in fields(Summary):
+            optional = item.default is not MISSING or item.default_factory is not MISSING
+            need(item.name in found or optional, f"{item.name} should be there", None)
     except Damaged as damage:
         raise BadInput(f"{path} is damaged ({damage}): {remedy}") from None
     found |= {name: nothing() | found[name] for name in ("relayed", "describing")}
-    return Summary(**{item.name: found[item.name] for item in fields(Summary)})
+    return Summary(**kept(Summary, found))
 
 
 def read_config(path: Path) -> dict[str, Any]:

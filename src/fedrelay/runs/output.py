@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -36,6 +37,7 @@ from fedrelay.types import Vector
 
 FORMAT = 1
 Weights = dict[str, torch.Tensor]
+T = TypeVar("T")
 
 ONE, VOTE, OWN = "one model", "ensemble", "one model per client"
 
@@ -178,12 +180,12 @@ class Trained:
         found = self.facts["transform"]
         if found is None:
             return None
-        if found["name"] != "normalise":
+        if found.get("name") != "normalise":
             raise BadInput(
-                f"the inputs of {self.folder} went through a transform of your own ({found['is']}), which is not in "
-                "the folder: use fedrelay.load_model in Python, on inputs that went through it"
+                f"the inputs of {self.folder} went through a transform of your own ({found.get('is')}), which is not "
+                "in the folder: use fedrelay.load_model in Python, on inputs that went through it"
             )
-        return Normalise(tuple(found["mean"]), tuple(found["std"]))
+        return self._made(lambda: Normalise(tuple(found["mean"]), tuple(found["std"])))
 
     def network(self, own: nn.Module | None = None, *, client: str | None = None) -> nn.Module:
         """The network with its weights, ready to predict; `own` is one of the user's, which is filled."""
@@ -212,14 +214,23 @@ class Trained:
         """A network without weights worth keeping."""
         if own is not None:
             return spread(deepcopy(own), self.shape)
-        model = build_model(self.facts["model"])
+        model = self._made(lambda: build_model(self.facts["model"]))
         if model is None:
             raise BadInput(
                 f"the network of {self.folder} is your own ({self.facts['model']['is']}), and its code is not in the "
                 f"folder: fedrelay.load_model({str(self.folder)!r}, network=…) fills it with the weights of {MODEL}"
             )
         outputs = self.facts.get("outputs", self.facts["classes"])  # older runs: one for every class
-        return spread(model(self.shape, int(outputs)), self.shape)
+        return self._made(lambda: spread(model(self.shape, int(outputs)), self.shape))
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """A damaged description makes the network's maker fail in many ways."""
+        try:
+            return make()
+        except BadInput:
+            raise
+        except Exception as error:
+            raise damaged_facts(self.folder / MODEL_FACTS, f"{type(error).__name__}: {error}"[:200]) from None
 
     def _filled(self, network: nn.Module, weights: Mapping[str, torch.Tensor]) -> nn.Module:
         try:
@@ -267,11 +278,30 @@ def load_trained(folder: Path | str) -> Trained:
         )
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{path} is damaged ({error}): run with --resume to write it anew") from None
+    except (ValueError, RecursionError) as error:
+        raise damaged_facts(path, str(error)) from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise BadInput(f"{path}: expected format {FORMAT}, which this version reads, found another")
+    for key, kinds in FACTS.items():
+        if not isinstance(facts.get(key, MISSING), kinds):
+            raise damaged_facts(path, f"{key} is not as it was written")
     return Trained(folder, facts)
+
+
+FACTS: Mapping[str, tuple[type, ...]] = {
+    "model": (dict,),
+    "shape": (list, dict, int),
+    "classes": (int,),
+    "class_names": (list,),
+    "tells_classes": (bool,),
+    "transform": (dict, NoneType),
+    "predicts": (str,),
+}
+"""What every model.json says."""
+
+
+def damaged_facts(path: Path, why: str) -> BadInput:
+    return BadInput(f"{path} is damaged ({why}): delete it and run with --resume to write it anew")
 
 
 def read_weights(path: Path) -> Any:

@@ -23,8 +23,9 @@ from fedrelay.data.federation import Federation
 from fedrelay.data.holdout import own_tests
 from fedrelay.errors import BadInput
 from fedrelay.runs.folder import CLIENTS, CLIENTS_TABLE, QUALITY, keep
-from fedrelay.runs.json_files import dumps
+from fedrelay.runs.json_files import Check, Damaged, dumps, number, numbers, text
 from fedrelay.runs.quality import Bin, Calibration, Spread, calibration, confusion
+from fedrelay.runs.rounds import kept
 from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces, evaluate
 from fedrelay.tasks.predictors import Outputs
 from fedrelay.types import Vector
@@ -246,9 +247,12 @@ def read_clients(folder: Path) -> Clients | None:
     if found is None:
         return None
     try:
-        each = tuple(ClientResult(**client) for client in found["clients"])
+        for client in found["clients"]:
+            for name, check in CLIENT_CHECKS.items():
+                check(client[name], name)
+        each = tuple(ClientResult(**kept(ClientResult, client)) for client in found["clients"])
         return Clients(str(found["headline"]), bool(found["higher_is_better"]), each)
-    except (KeyError, TypeError) as error:
+    except BROKEN as error:
         raise damaged(folder / CLIENTS, error) from None
 
 
@@ -259,13 +263,15 @@ def read_quality(folder: Path) -> Quality | None:
         return None
     try:
         sure = found["calibration"]
-        bins = () if sure is None else tuple(Bin(**each) for each in sure["bins"])
+        for each in () if sure is None else sure["bins"]:
+            numbers(each, "bins")
+        bins = () if sure is None else tuple(Bin(**kept(Bin, each)) for each in sure["bins"])
         return Quality(
             tuple(map(str, found["classes"])),
             tuple(tuple(map(int, row)) for row in found["confusion"]),
             None if sure is None else Calibration(float(sure["error"]), bins),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except BROKEN as error:
         raise damaged(folder / QUALITY, error) from None
 
 
@@ -274,9 +280,19 @@ def read(path: Path) -> Any:
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from None
 
 
+BROKEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Damaged)
+"""How what is not as it was written shows itself."""
+CLIENT_CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("client", "examples", "tested"), number),
+    "name": text,
+    "metrics": numbers,
+}
+
+
 def damaged(path: Path, error: Exception) -> BadInput:
-    return BadInput(f"{path} is damaged ({error}): delete it and run with --resume to write it anew")
+    why = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
+    return BadInput(f"{path} is damaged ({why}): delete it and run with --resume to write it anew")
