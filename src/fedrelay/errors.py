@@ -20,11 +20,17 @@ class DroppedClients(UserWarning):
     """Clients were lost in a run, which goes on without them; said once a run (commands name them)."""
 
 
+LARGEST = 2**63 - 1
+"""The largest whole number that arrays and files take."""
+
+
 def within(
     name: str, value: float, *, above: float | None = None, least: float | None = None, most: float | None = None
 ) -> None:
     """Refuse a number outside its range (or not a number at all), naming it, the range and what was given."""
     ok = (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise BadInput(f"{name} must be a number below {LARGEST:.1g}, not one of {value.bit_length()} bits")
     if not ok or not math.isfinite(value):
         limits = [("above", above), ("at least", least), ("at most", most)]
         wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None) or "a finite number"

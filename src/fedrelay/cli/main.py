@@ -20,8 +20,8 @@ from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
 from fedrelay.cli import model as cli_model
 from fedrelay.cli import targets
+from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
-from fedrelay.errors import BadInput, RunFailed
 from fedrelay.report.progress import follow
 from fedrelay.stopping import stoppable
 from fedrelay.streams import Unwritable, guarded
@@ -64,11 +64,10 @@ def carried_out(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if options.debug:
             traceback.print_exc()
-        elif isinstance(error, BadInput | RunFailed):
-            say(str(error))
-        else:
-            say(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
-        return 2 if isinstance(error, BadInput) else 1
+            return told(error)[1]
+        message, code = told(error)
+        say(message)
+        return code
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -87,16 +86,14 @@ def flush() -> None:
 
 
 def say(message: str) -> None:
-    ERR.print(f"fedrelay: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+    ERR.print(shortened(f"fedrelay: {message}"), style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    root = argparse.ArgumentParser(
-        prog="fedrelay", description="Federated learning on unlike clients: who trains after whom."
-    )
+    root = Parser(prog="fedrelay", description="Federated learning on unlike clients: who trains after whom.")
     root.add_argument("--version", action="version", version=f"fedrelay {__version__}")
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
 

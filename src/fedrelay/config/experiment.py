@@ -33,6 +33,9 @@ from fedrelay.types import Algorithm, Engine
 
 Tables = dict[str, Any]
 
+LONGEST = 10_000_000
+"""Bytes of a configuration; one with every client's speed and bandwidth has less."""
+DEEPEST = 50
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
 OPTIONAL = ("latency", "task", "packages")
 """Sections that a configuration need not have: without [latency] there is no virtual clock, without [task] the model
@@ -47,13 +50,23 @@ def read(path: Path | str, sets: Iterable[str] = ()) -> Tables:
     """The tables of a TOML file, with `a.b=c` overrides."""
     path = Path(path)
     try:
-        tables: Tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)
+        if len(content) > LONGEST:
+            raise BadInput(f"{path} has more than {LONGEST:,} bytes: expected a TOML configuration")
+        if any(line.partition(b"=")[0].count(b".") > 20 * DEEPEST for line in content.splitlines()):
+            raise RecursionError  # tomllib takes minutes over such a key
+        tables: Tables = tomllib.loads(content.decode("utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path.resolve()}: give the name of a TOML configuration") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read as a TOML file: {error}") from None
+        raise BadInput(f"there is no file {path.absolute()}: give the name of a TOML configuration") from None
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path.resolve()} is not valid TOML: {error}") from None
+        raise BadInput(f"{path.absolute()} is not valid TOML: {error}") from None
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:  # not text, a number of thousands of digits, or a name that no file can have
+        raise BadInput(f"{str(path)!r:.300} cannot be read as a TOML file: {error}") from None
+    except RecursionError:
+        raise BadInput(f"{path} is nested too deeply: expected a TOML configuration") from None
     return override(tables, sets)
 
 
@@ -68,6 +81,8 @@ def override(tables: Mapping[str, Any], sets: Iterable[str]) -> Tables:
             found = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             found = value.strip()
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+            raise BadInput(f"--set {text:.100}: the value cannot be read ({error})") from None
         result = with_values(result, {key.strip(): found}, f"--set {text}")
     return copy.deepcopy(result)
 
@@ -77,6 +92,8 @@ def with_values(tables: Mapping[str, Any], values: Mapping[str, Any], where: str
     result: Tables = copy.deepcopy(dict(tables))
     for key, value in values.items():
         *parents, last = key.split(".")
+        if len(parents) > DEEPEST:
+            raise BadInput(f"{key:.100}: {len(parents)} sections are more than any configuration has")
         here = result
         for parent in parents:
             here = here.setdefault(parent, {})

@@ -85,7 +85,9 @@ def recipes_of(name: object) -> dict[str, Callable[..., Change]]:
 
 def names_of(name: object) -> list[Any]:
     """The names that are joined by `+`."""
-    parts: list[Any] = [part.strip() for part in name.split("+")] if isinstance(name, str) else [name]
+    if not isinstance(name, str):
+        return [name]  # refused where it is chosen by
+    parts = [part.strip() for part in name.split("+")]
     if len(set(parts)) < len(parts):
         raise BadInput(f"{WHERE}: {name} names a method twice; once is enough")
     return parts

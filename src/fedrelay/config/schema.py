@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedrelay.config import extensions
-from fedrelay.errors import BadInput
+from fedrelay.errors import LARGEST, BadInput
 
 Table = Mapping[str, Callable[..., Any]]
 Builder = Callable[[Any, str, Mapping[Any, Any]], tuple[Any, dict[str, Any]]]
@@ -163,6 +163,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         if value not in parts:
             raise BadInput(f"{where}: expected one of {', '.join(map(str, parts))}, not {value!r}")
         return value
+    if hint in (int, float) and isinstance(value, int) and abs(value) > LARGEST and not where.endswith("seed"):
+        raise BadInput(f"{where}: expected a number below {LARGEST:.1g}, found one of {value.bit_length()} bits")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if inspect.isabstract(hint) or getattr(hint, "_is_protocol", False):

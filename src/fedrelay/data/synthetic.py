@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedrelay import seeds
 from fedrelay.data.federation import Examples, Source
-from fedrelay.errors import BadInput
+from fedrelay.errors import LARGEST, BadInput, within
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +29,11 @@ def synthetic(
     for name, value in (("examples", examples), ("classes", classes), ("test_examples", test_examples)):
         if value < 1:
             raise BadInput(f"synthetic data needs {name} of at least 1, found {value}")
+    within("the separation of synthetic data", separation)
     if not shape or min(shape) < 1:
         raise BadInput(f"synthetic data needs a shape of positive sides such as (3, 32, 32), found {tuple(shape)}")
+    if max(examples, test_examples, classes) * math.prod(shape) >= LARGEST // 8:
+        raise BadInput(f"synthetic data of {examples:,} examples of shape {tuple(shape)} is too large for any machine")
     stored = (shape[1], shape[2], shape[0]) if len(shape) == 3 else tuple(shape)
     means = seeds.rng(seed, "synthetic", "means").standard_normal((classes, math.prod(stored)), dtype=np.float32)
     means *= separation / np.linalg.norm(means, axis=1, keepdims=True)

@@ -121,18 +121,18 @@ def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Jo
     runs, seeds, reference = (tables.pop(key, None) for key in EXTRA)
     if not isinstance(runs, dict) or not runs or not all(isinstance(changes, dict) for changes in runs.values()):
         raise BadInput("there are no runs to compare: add a table [runs.NAME] for each, with what differs in it")
-    if reference is not None and reference not in runs:
+    if reference is not None and (not isinstance(reference, str) or reference not in runs):
         raise BadInput(f"reference {reference!r} is no run{schema.nearest(str(reference), runs)}")
     several = seeds is not None
-    for seed in seeds if several else ():
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise BadInput(f"seeds must be a list of whole numbers such as [0, 1, 2], not {seeds!r}")
+    if several and not (isinstance(seeds, list) and seeds and all(type(seed) is int for seed in seeds)):
+        raise BadInput(f"seeds must be a list of whole numbers such as [0, 1, 2], not {seeds!r:.200}")
     jobs = []
     for name, changes in runs.items():
         own, left_out = merged(tables, changes)
         one = config.override(own, sets)
-        for seed in seeds if several else [one.get("seed", config.NUMBERS["seed"])]:
-            folder = out / check_name(folder_name(name), f"run {name!r}")
+        alone = schema.convert(one.get("seed", config.NUMBERS["seed"]), int, f"run {name!r:.100}: seed")
+        for seed in seeds if several else [alone]:
+            folder = out / check_name(folder_name(name), f"run {name!r:.100}")
             place = folder / f"seed-{seed}" if several else folder
             jobs.append(Job(name, seed, {**one, "seed": seed}, place, tuple(left_out)))
     folders = [job.folder for job in jobs]

@@ -199,6 +199,8 @@ def value_of(text: str) -> Any:
         found = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+        raise BadInput(f"{text:.60}…: the value cannot be read ({error})") from None
     return found if isinstance(found, bool | int | float | str | list | dict) else text  # dates are texts here
 
 

@@ -15,7 +15,7 @@ from fedrelay.data.examples import Target
 from fedrelay.data.federation import Examples, Federation, Rows, Sent, Source, Transform
 from fedrelay.data.own.frames import aligned
 from fedrelay.data.own.several import from_several, is_several
-from fedrelay.data.own.targets import Arrays, check_classes, number_of, understood
+from fedrelay.data.own.targets import Arrays, check_classes, check_dense, number_of, understood
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.sources.checks import check_clients, check_numbers, wrong
 from fedrelay.data.sources.images import held_out
@@ -223,6 +223,8 @@ def _classes(parts: Sequence[_Part], made: Arrays, classes: int | None, class_na
     largest = max(int(y.max()) for _, y in made)
     if parts and parts[0].x.dtype == np.int64:
         largest = max(largest, *(int(part.x.max()) for part in parts))
+    elif not class_names and made[0][1].ndim == 1:
+        check_dense(made[0][0], largest, len(np.unique(np.concatenate([y for _, y in made]))))
     return len(class_names) or largest + 1
 
 

@@ -15,6 +15,8 @@ from fedrelay.errors import BadInput
 
 Arrays = Sequence[tuple[str, NDArray[Any]]]
 """The name and the targets of every client and of the test part."""
+MANY, SPARSE = 10_000, 100
+"""From so many classes on, and if so many times as many occur as there are, a label is rather a mistake."""
 FEW = 20
 """Floats that are whole numbers, and only so many different ones, are rather classes than numbers."""
 
@@ -46,6 +48,13 @@ def check_classes(name: str, found: Arrays, classes: int, *, gaps: bool) -> None
     if places:
         outside = f"{sum(bad)} outside, in {len(places)} places, the first {places[0]}"
         raise wrong(name, f"labels from 0 to {classes - 1}", outside)
+
+
+def check_dense(name: str, largest: int, different: int) -> None:
+    """Refuse labels of which almost none occur: one mistyped label of ten million would make as many classes."""
+    if largest >= MANY and largest >= SPARSE * different:
+        found = f"a label {largest:,} where only {different:,} different ones occur"
+        raise wrong(name, "labels to be 0, 1, 2, …", f"{found}: correct it, make labels texts, or say `classes`")
 
 
 def _looks_like(name: str, found: Arrays, *, tokens: bool) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -173,8 +174,8 @@ def cores() -> int:
     """How many this process may use."""
     told = os.environ.get(CORES, "")
     if told:
-        if not told.isdigit() or told == "0":
-            raise BadInput(f"{CORES} must be a whole number from 1, not {told!r}")
+        if not re.fullmatch("[1-9][0-9]{0,3}", told):
+            raise BadInput(f"{CORES} must be a whole number from 1 to 9999, not {told!r:.100}")
         return int(told)
     available = getattr(os, "sched_getaffinity", None)
     return len(available(0)) if available is not None else os.cpu_count() or 1
