@@ -202,7 +202,7 @@ def test_runs_beside_each_other_share_the_cores(monkeypatch):
         assert pool is not None
         assert [pool.submit(found).result() for found in (cores, torch.get_num_threads)] == [2, 2]
     monkeypatch.setenv(CORES, "many")
-    with pytest.raises(BadInput, match="FEDRELAY_CORES must be a whole number from 1, not 'many'"):
+    with pytest.raises(BadInput, match="FEDRELAY_CORES must be a whole number from 1 to 9999, not 'many'"):
         cores()
 
 
