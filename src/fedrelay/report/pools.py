@@ -14,7 +14,7 @@ MOST_NUMBERS = 12
 
 def figures(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     """A picture for every run (the first few) whose clients told the distances in their pools."""
-    found = []
+    found: list[Figure] = []
     for place, (run, name) in enumerate(zip(runs, names, strict=True)):
         pool = next((log.pool for log in reversed(run.rounds) if log.pool), None)
         if pool is None or len(found) == MOST_PICTURES:
