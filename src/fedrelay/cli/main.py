@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedrelay import __version__, config, report, stopping
+from fedrelay import __version__, config, report
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
@@ -22,9 +22,10 @@ from fedrelay.cli import model as cli_model
 from fedrelay.cli import targets
 from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
+from fedrelay.processes import stopping
+from fedrelay.processes.stopping import stoppable
+from fedrelay.processes.streams import Unwritable, guarded
 from fedrelay.report.progress import follow
-from fedrelay.stopping import stoppable
-from fedrelay.streams import Unwritable, guarded
 from fedrelay.studies import demo
 
 OUT = Console()

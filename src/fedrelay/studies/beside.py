@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from fedrelay.engines.pool.dispatch import cores, share_cores
 from fedrelay.processes import deaf_to_interrupts, undisturbed
-from fedrelay.stopping import stoppable
-from fedrelay.streams import guarded
+from fedrelay.processes.stopping import stoppable
+from fedrelay.processes.streams import guarded
 
 T = TypeVar("T")
 
