@@ -67,7 +67,7 @@ class Baton:
 @dataclass(frozen=True)
 class Chain:
     """Who trains after whom, from which baton. `weight` overrides the weighting by examples. `holder` is the client
-    that has the baton before the chain begins, where that is not the server."""
+    that has the baton before the chain begins, where there is no server."""
 
     start: Baton
     clients: tuple[int, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,10 @@ def rows_of(name: str) -> list[Method]:
 def made(name: str, local: Sgd = LOCAL) -> Algorithm:
     """The method (or several, joined), with what their rows set for few clients."""
     # Half of all take part, so that clients come back and what they keep matters.
-    return fr.method(*(row.recipe(**row.settings) for row in rows_of(name)), local=local, fraction=0.5)
+    changes = [row.recipe(**row.settings) for row in rows_of(name)]
+    for row in rows_of(name):
+        local = replace(local, **row.local)
+    return fr.method(*changes, local=local, fraction=0.5)
 
 
 def federation_for(algorithm: Algorithm) -> Federation:
@@ -174,7 +178,7 @@ def check_rest(name: str) -> None:
     federation = Federation.split(quadratic(clients=6, dimension=3, spread=0.0, seed=1), Natural())
     engine = Inline(federation, Task.of(Quadratic(), federation))
     change = row.recipe(**{**row.settings, **row.rest.settings})
-    algorithm = fr.method(change, local=FULL_STEPS, fraction=row.rest.fraction)
+    algorithm = fr.method(change, local=replace(FULL_STEPS, **row.local), fraction=row.rest.fraction)
     lacks = {"feature": row.needs_features, "class": row.needs_classes, "BatchNorm": row.model == "mlp_norm"}
     lacking = [word for word, needed in lacks.items() if needed]
     if lacking:

@@ -31,6 +31,7 @@ from fedrelay.algorithms.fedseq2par import fedseq2par
 from fedrelay.algorithms.fedseqinter import fedseqinter
 from fedrelay.algorithms.ida import ida
 from fedrelay.algorithms.maecho import maecho
+from fedrelay.algorithms.metafed import metafed
 from fedrelay.algorithms.moon import moon
 from fedrelay.algorithms.scaffold import scaffold
 from fedrelay.algorithms.sequential import sequential
@@ -61,6 +62,8 @@ class Method:
     """Whether it only takes data with classes."""
     adds_to_model: bool = False
     """Whether the trained model has parts that the user's does not have."""
+    local: Mapping[str, Any] = field(default_factory=dict)
+    """What it needs of the local training."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What a test with a few clients must set so that the method does what it is for."""
     rest: Rest = Rest()
@@ -75,6 +78,7 @@ ALGORITHMS: dict[str, Method] = {
     "fedavg": Method(fedavg, is_fedavg={}),
     "fedcyclic": Method(fedcyclic),
     "sequential": Method(sequential),
+    "metafed": Method(metafed, needs_features=True, settings={"preparation": 2}, local={"validation": 0.2}),
     "fedelmy": Method(fedelmy),
     "elmy": Method(elmy),
     "fedseq": Method(fedseq, is_fedavg={"max_clients": 1}, settings={"max_clients": 3}),
@@ -143,6 +147,7 @@ __all__ = [
     "fedyogi",
     "ida",
     "maecho",
+    "metafed",
     "method",
     "moon",
     "naivegsp",

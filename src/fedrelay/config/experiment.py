@@ -25,7 +25,7 @@ from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
 from fedrelay.models import MODELS
 from fedrelay.runs.latency import Latency
-from fedrelay.runs.loop import adapted
+from fedrelay.runs.loop import adapted, check_rounds
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
 from fedrelay.tasks import Task
@@ -171,6 +171,9 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     local, resolved_local = build_local(part["local"], "[local]", CHOICES, usual_local)
     evaluate, resolved_evaluate = schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
     algorithm, resolved_algorithm = build_method(part["algorithm"], local)
+    if "rounds" not in tables and algorithm.plan.rounds is not None:
+        numbers["rounds"] = algorithm.plan.rounds
+    check_rounds(algorithm, numbers["rounds"])
     federation, resolved_data = federate(part["data"], seed, data_dir)
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
     if evaluate.on == "validation" and federation.validation_rows is None:

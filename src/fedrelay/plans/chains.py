@@ -120,11 +120,12 @@ class Ring(Plan):
             clients = in_order(sorted(chosen), self.laps, order)
         else:
             clients = tuple(client for client in state.memo["order"] if client in chosen) * self.laps
-        chains = [Chain(state.batons[0], clients)]
+        chains = [Chain(state.batons[0], clients, holder=state.memo.get("holder"))]
         return Planned({**state.memo, "sampler": drawn.memo}, chains, 1, drawn.said, coming=drawn.coming)
 
     def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
-        return learn_from_groups(planned, self.sampler, outcomes)
+        memo = learn_from_groups(planned, self.sampler, outcomes)
+        return {**memo, "holder": last_holder(outcomes[0])} if outcomes else memo
 
 
 def singles(sizes: Sequence[int]) -> Groups:
@@ -174,6 +175,11 @@ def learn_from_groups(planned: Planned, sampler: Sampler, outcomes: Sequence[Out
     """Tell the sampler what came back."""
     memo, coming = planned.memo, planned.coming.get("sampler")
     return {**memo, "sampler": sampler.learn(memo["sampler"], outcomes, coming)}
+
+
+def last_holder(outcome: Outcome) -> int | None:
+    """The client that has the baton when the chain is done; None: nobody has it but who had it before."""
+    return outcome.reports[-1].client if outcome.reports else outcome.chain.holder
 
 
 def in_order(group: Sequence[int], laps: int, rng: np.random.Generator) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ def traffic(
     down = up = across = extra_down = extra_up = more_down = more_up = 0
     for outcome in outcomes:
         lost = {drop.hop for drop in outcome.dropped}
-        holder = outcome.chain.holder  # None is the server
+        holder = outcome.chain.holder if serverless else None  # None is the server
         for hop, client in enumerate(outcome.chain.clients):
             down += holder is None and not serverless
             across += holder not in (None, client)

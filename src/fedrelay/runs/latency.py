@@ -179,7 +179,7 @@ class Pace:
         """When a chain finished that began at `began`. A client that was dropped costs the message that reached it."""
         lost = {drop.hop for drop in outcome.dropped}
         reports = iter(outcome.reports)
-        now, holder = began, outcome.chain.holder
+        now, holder = began, outcome.chain.holder if load.serverless else None
         for hop, client in enumerate(outcome.chain.clients):
             alone = holder is None and load.serverless  # it makes the initial model itself
             now += self.absence(client, round, hop) + self.passing(client if alone else holder, client, load)
