@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fedrelay.algorithms.change import Change
+from fedrelay.algorithms.decentralised import decentralised
 from fedrelay.algorithms.sequential import ONE_SHOT
-from fedrelay.merges import PlainMean
-from fedrelay.plans import Order, Ring, Singles
+from fedrelay.merges import Mixing
+from fedrelay.plans import Order, Ring
 from fedrelay.visits.diversity import Apart, Diversity, Scaling
 from fedrelay.visits.model_pool import Pooling
 
@@ -62,8 +63,8 @@ def fedelmy(
     )
     once = Change(fraction=1.0, rounds=1, local=ONE_SHOT)
     if parallel:
-        return pool + once + Change(plan=Singles(), merge=PlainMean())
-    return pool + once + Change(plan=Ring(order=order, least=2))
+        return pool + once + decentralised(Mixing(), "mean")
+    return pool + once + Change(plan=Ring(order=order, least=2), serverless=True)
 
 
 def elmy(

@@ -25,4 +25,4 @@ def sequential(*, order: Order = "random") -> Change:
 
     Reference: [Li & Lyu 2023](https://arxiv.org/abs/2311.03154), Alg. 1; [Wang et al. 2024](https://arxiv.org/abs/2404.12130)
     """
-    return Change(plan=Ring(order=order, least=2), fraction=1.0, rounds=1, local=ONE_SHOT)
+    return Change(plan=Ring(order=order, least=2), fraction=1.0, rounds=1, local=ONE_SHOT, serverless=True)
