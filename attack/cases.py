@@ -78,11 +78,10 @@ POOL = tuple(
 COMPARE = Case(
     "compare",
     {
-        **changed(rounds=4),
+        **changed(rounds=3),
         "seeds": [0, 1],
-        "reference": "central",
+        "reference": "mean",
         "runs": {
-            "central": {"algorithm": {"name": "centralized"}},
             "mean": {"algorithm": {"name": "fedavg"}},
             "chains": {"algorithm": {"name": "fedseq", "max_clients": 4}},
             "variates": {"algorithm": {"name": "scaffold"}, "engine": SPILLING},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
@@ -41,7 +41,7 @@ def flipped(share: Share) -> Iterator[Verdict]:
     for number in share.numbers():
         if number >= len(every) * BITS:
             return
-        yield trial(share, number, *every[number % len(every)])
+        yield replace(trial(share, number, *every[number % len(every)]), of=len(every) * BITS)
 
 
 def folders(place: Path) -> list[Folder]:

@@ -99,15 +99,11 @@ def struck(case: Case, folder: Path, arguments: Sequence[str], blow: Blow) -> st
 
 @cache
 def undisturbed(folder: Path, case: Case) -> Whole:
-    """The command twice from beginning to end: how long the second takes, and what it leaves."""
+    """The command from beginning to end: how long it takes, and what it leaves."""
     own = folder / f"whole-{case.name.replace(' ', '-')}"
-    arguments = case.write(own)
-    for turn in range(2):
-        if turn:
-            rmtree(own / "out")
-        ended = command(arguments, own)
-        if problem := complaint(ended):
-            raise RuntimeError(f"{case.name} does not even run undisturbed: {problem}")
+    ended = command(case.write(own), own)
+    if problem := complaint(ended):
+        raise RuntimeError(f"{case.name} does not even run undisturbed: {problem}")
     return Whole(ended.seconds, record(own / "out"))
 
 

@@ -19,7 +19,7 @@ KINDS = (
     Kind(
         "kills-pool",
         "the same, engine `pool`: the command, it with its workers, or one worker (fewer, as workers start slowly)",
-        *(kills.pool, 60, 2, 14),
+        *(kills.pool, 45, 1, 16),
     ),
     Kind("stops", "Ctrl-C or SIGTERM at a random moment", kills.stops, 140, 6, 8),
     Kind(

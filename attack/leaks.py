@@ -33,9 +33,9 @@ def runs(share: Share) -> Iterator[Verdict]:
         return
     last = measured[-1]
     after = next(one for one in measured if one["runs"] >= WARM_UP * last["runs"])
-    grown = {name: last[name] - after[name] for name in ("MB", "descriptors", "threads", "processes", "shared")}
-    most = {"MB": MEMORY, "descriptors": 0, "threads": 0, "processes": 0, "shared": 0}
-    worse = [f"{grown[name]:.0f} more {name}" for name in most if grown[name] > most[name]]
+    most = {"MB": MEMORY, "descriptors": 0, "threads": 0, "processes": 0, "shared blocks": 0}
+    grown = {f"more {name}": last[name] - after[name] for name in most}
+    worse = [f"{grown[f'more {name}']:.0f} more {name}" for name in most if grown[f"more {name}"] > most[name]]
     yield Verdict("short runs", f"after {last['runs']} runs: {', '.join(worse)}" if worse else "", last["runs"], grown)
 
 
@@ -68,5 +68,5 @@ def measured() -> dict[str, float]:
         "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
         "processes": len(session(os.getpid())),
-        "shared": mapped,
+        "shared blocks": mapped,
     }

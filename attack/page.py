@@ -32,7 +32,7 @@ def table(whats: Mapping[str, str], tallies: Mapping[str, Tally], facts: Mapping
 
 def remark(row: Tally) -> str:
     """What was measured, and whether time ran out."""
-    said = [f"{value:.0f} {name}" if value >= 0 else f"{-value:.0f} {name} less" for name, value in row.figures.items()]
+    said = [f"{value:.0f} {name}" for name, value in row.figures.items()]
     if row.out_of_time:
         said.append(f"time ran out before all {row.wanted:,}")
     return ", ".join(said)

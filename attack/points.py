@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from shutil import rmtree
@@ -30,7 +31,8 @@ def enumerated(share: Share) -> Iterator[Verdict]:
         if number >= len(points):
             return
         few = share.wanted < len(points)  # then from everywhere
-        yield trial(share.folder, *points[number * len(points) // share.wanted if few else number])
+        verdict = trial(share.folder, *points[number * len(points) // share.wanted if few else number])
+        yield replace(verdict, of=len(points))
 
 
 def action(folder: Path, arguments: list[str]) -> int:

@@ -158,7 +158,9 @@ class Watch:
             self.bars.update(self.rows[name], total=row.tried if not row.out_of_time else row.wanted)
         else:
             row.add(lane, told)
-            self.bars.update(self.rows[name], completed=row.tried, left=f"{row.broke} broke" if row.broke else "")
+            self.bars.update(
+                self.rows[name], completed=row.tried, total=row.wanted, left=f"{row.broke} broke" if row.broke else ""
+            )
 
     def save(self) -> None:
         self.facts["minutes"] = round((time.monotonic() - self.began) / 60, 1)
@@ -214,7 +216,7 @@ def attack_all(
     for number, kind in enumerate(mine):
         cost = {one.name: one.minutes / (lanes if one.split else 1) for one in mine[number:]}
         now = time.monotonic()
-        deadline = now + (end - now) * cost[kind.name] / sum(cost.values())
+        deadline = end if options.slice else now + (end - now) * cost[kind.name] / sum(cost.values())
         make(kind, share_of(kind, options, own, place, before.get(kind.name), deadline), told)
 
 

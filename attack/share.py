@@ -18,6 +18,8 @@ class Verdict:
     trials: int = 1
     figures: dict[str, float] | None = None
     """What was measured, for the row's remark."""
+    of: int | None = None
+    """How many trials there are in all, where an attack can make all there are."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Tally:
     def add(self, lane: int, verdict: dict[str, Any]) -> None:
         self.done[lane] += verdict["trials"]
         self.figures |= verdict["figures"] or {}
+        self.wanted = min(self.wanted, verdict["of"] or self.wanted)
         if verdict["problem"]:
             self.broke += verdict["trials"]
             if len(self.problems) < SHOWN:
