@@ -30,7 +30,7 @@ def test_draws_are_means_since_the_start_beside_what_theory_expects(tmp_path):
 
 
 def test_runs_that_draw_uniformly_have_only_their_classes_drawn(tmp_path):
-    uniform = loaded(tmp_path / "uniform", "uniform", drawn(1, 8, 0.25, 5))
+    uniform = loaded(tmp_path / "uniform", "uniform", drawn(1, 8, 0.25, 5), drawn(2, 8, 0.25, 5))
     assert [figure.key for figure in draws.curves([uniform], ["uniform"])] == ["classes"]
     unknown = loaded(tmp_path / "unknown", "uniform", drawn(1, 8, 0.25, None))
     assert draws.curves([unknown], ["unknown"]) == []

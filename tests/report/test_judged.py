@@ -12,7 +12,7 @@ from needs import lacking
 from test_page import BROWSER, Tags
 
 from fedrelay import report
-from fedrelay.report import judged
+from fedrelay.report import few_clients, judged
 
 
 @pytest.fixture
@@ -66,7 +66,18 @@ def test_every_picture_of_clients_and_classes_is_one_that_plotly_accepts(runs):
         go.Figure(figure.spec)
 
 
-def test_clients_are_drawn_from_the_worst_to_the_best(runs):
+def test_a_few_clients_are_drawn_by_name(runs):
+    drawn = judged.figures(runs, [judged.judged(run) for run in runs], ["one", "other"])
+    go.Figure(drawn[0].spec)
+    assert drawn[0].title == "Accuracy of every client"
+    first, second = drawn[0].spec["data"]
+    assert (first["x"], first["y"]) == ([0, 1, 2], pytest.approx([90, 50, 70]))
+    assert (second["meta"], second["marker"]["color"]) != (first["meta"], first["marker"]["color"])
+    assert drawn[0].spec["layout"]["xaxis"]["ticktext"][:2] == ["Ulm", "&lt;b&gt;Wien&lt;/b&gt;"]
+
+
+def test_many_clients_are_drawn_from_the_worst_to_the_best(runs, monkeypatch):
+    monkeypatch.setattr(few_clients, "MOST", 2)
     drawn = judged.figures(runs, [judged.judged(run) for run in runs], ["one", "other"])
     first, second = drawn[0].spec["data"]
     assert first["y"] == pytest.approx([50, 70, 90])

@@ -7,7 +7,7 @@ import pytest
 from invented_runs import line_of, run_folder
 
 from fedrelay import report
-from fedrelay.report import figures, measures
+from fedrelay.report import draws, figures, measures
 from fedrelay.report.headline import headline, notes, others
 
 BETWEEN_CLIENTS = {
@@ -89,6 +89,37 @@ def test_a_server_is_named_only_where_there_is_one(tmp_path, sent, said):
     run = report.load(run_folder(tmp_path / "run", lines, finished=False))
     assert measures.serverless([run]) is bool(sent)
     assert said in figures.curves([run], ["run"])[0].caption
+
+
+def test_runs_that_were_tested_once_are_compared_by_all_their_work(tmp_path):
+    """Three rounds of 20 examples are as much as one round of 60."""
+    slow = [line_of(number, 0.5 if number == 3 else None, examples=20, visits=2) for number in (1, 2, 3)]
+    runs = [
+        report.load(run_folder(tmp_path / "three", slow, rounds=3)),
+        one_round(tmp_path / "one", 0.5, visits=6),
+    ]
+    assert notes(runs, ["three", "one"]) == []
+    more = one_round(tmp_path / "more", 0.5, visits=6, examples=120)
+    assert notes([*runs, more], ["three", "one", "more"]) == [
+        "The runs differ in examples (three 60, one 60, more 120), so they did not have the same work."
+    ]
+    many = [more, *runs * 4]
+    names = [f"run {number}" for number in range(9)]
+    assert "examples (from run 1 60 to run 0 120)" in notes(many, names)[0]
+
+
+def test_without_shares_nothing_is_said_of_a_target(tmp_path):
+    none = {"rounds_to": {}, "traffic_to": {}}
+    run_folder(tmp_path / "run", **none)
+    page = report.write([tmp_path / "run"], tmp_path / "page.html").read_text()
+    assert "The target is" not in page
+    assert '"target"' not in page[page.index('id="specs"') : page.index("</script>", page.index('id="specs"'))]
+
+
+def test_one_round_has_no_curves_of_who_was_drawn(tmp_path):
+    assert draws.curves([one_round(tmp_path / "a", classes=5)], ["a"]) == []
+    several = report.load(run_folder(tmp_path / "b", [line_of(n, classes=5) for n in (1, 2)], finished=False))
+    assert [figure.key for figure in draws.curves([several], ["b"])] == ["classes"]
 
 
 def test_the_page_of_one_round_opens(tmp_path):

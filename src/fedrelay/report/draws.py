@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import accumulate
 
+from fedrelay.report import measures
 from fedrelay.report.figures import FEW, Figure, Spec, axes, shortened, styles
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
@@ -16,7 +17,9 @@ Values = Callable[[RoundLog], float | None]
 
 def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     """Classes in a round, where they are known; more about the draws if any run draws otherwise than uniformly."""
-    found = []
+    found: list[Figure] = []
+    if measures.once(runs):
+        return found  # there are no rounds to compare
     if any(log.classes is not None for run in runs for log in run.rounds):
         words = "Different classes among the examples of all clients that took part."
         found.append(Figure("classes", "Classes in a round", words, _spec(runs, names, "Classes", (_classes, None))))

@@ -234,11 +234,11 @@ def _logarithmic(axis: Spec, exponents: str) -> None:
 
 
 def _levels(runs: Sequence[Run], by: Headline) -> Spec:
-    """Dotted lines at the shares of the target; none when the runs have different targets."""
-    targets = measures.targets(runs)
-    if len(targets) != 1:
+    """Dotted lines at the shares of the target; none when the runs have different targets, or no shares of it."""
+    targets, shares = measures.targets(runs), measures.shares(runs)
+    if len(targets) != 1 or not shares:
         return {}
-    factor, shares = 100 if by.share else 1, measures.shares(runs)
+    factor = 100 if by.share else 1
     levels = {factor * by.goal(targets[0], float(share)): measures.share_text(share) for share in shares}
     levels[factor * targets[0]] = "target"
     lines = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fedrelay.report import measures
+from fedrelay.report import few_clients, measures
 from fedrelay.report.figures import Figure, Spec, Style, axes, shortened, styles
 from fedrelay.report.tables import Column
 from fedrelay.runs.folder import Run
@@ -174,10 +174,7 @@ def figures(runs: Sequence[Run], found: Sequence[Judged], names: Sequence[str]) 
     """Clients from the worst to the best, how sure models are, and what they confuse: only what the runs have."""
     looks, drawn = styles(runs), []
     if any(each.clients for each in found):
-        headline = headline_of(found)
-        title = f"{headline.capitalize()} of the clients, from the worst to the best"
-        caption = "Every client on its own test examples."
-        drawn.append(Figure("clients", title, caption, _ranked(found, names, looks, headline)))
+        drawn.append(_clients(found, names, looks))
     if any(each.quality and each.quality.calibration for each in found):
         caption = "On the dotted line a model is as often right as it is sure; below it, it is too sure."
         drawn.append(Figure("reliability", "Calibration", caption, _reliability(found, names, looks)))
@@ -188,6 +185,18 @@ def figures(runs: Sequence[Run], found: Sequence[Judged], names: Sequence[str]) 
             caption = "Rows are what it is, columns what it was taken for; the stronger, the larger the share of a row."
             drawn.append(Figure(f"confusion-{place}", title, caption, _squares(each.quality, place, looks[place])))
     return drawn
+
+
+def _clients(found: Sequence[Judged], names: Sequence[str], looks: Sequence[Style]) -> Figure:
+    """Clients by name if there are few of them, else from the worst to the best."""
+    headline, caption = headline_of(found), "Every client on its own test examples."
+    several = [() if each.clients is None else each.clients.clients for each in found]
+    values = [{one.name: value for one in mine if (value := one.metrics.get(headline)) is not None} for mine in several]
+    if len({client for mine in values for client in mine}) <= few_clients.MOST:
+        spec = few_clients.named(values, names, looks, headline.capitalize(), percent=headline == "accuracy")
+        return Figure("clients", f"{headline.capitalize()} of every client", caption, spec)
+    title = f"{headline.capitalize()} of the clients, from the worst to the best"
+    return Figure("clients", title, caption, _ranked(found, names, looks, headline))
 
 
 def _trace(place: int, name: str, look: Style, points: Sequence[tuple[float, float]]) -> Spec:

@@ -24,7 +24,7 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[fi
     curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
     settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
     results = judged.figures(runs, found, names) + pools.figures(runs, names)
-    by, targets = measures.headline(runs), measures.targets(runs)
+    by, targets = measures.headline(runs), measures.targets(runs) if measures.shares(runs) else []
     what = "an accuracy" if by.name == "accuracy" else f"a test {measures.words(by.name)}"
     goal = f"{what} of {measures.figure(targets[0], by)}" if len(targets) == 1 else ""
     # Autoescape: names and reasons come from files, and are text whatever they contain.
