@@ -40,10 +40,8 @@ class Pass:
 
 
 CHAIN = Pass(
-    "one chain through everybody",
+    "one chain through everybody, without a server",
     "N − 1",
-    down=lambda clients: 1,
-    up=lambda clients: 1,
     across=lambda clients: clients - 1,
     figure=lambda clients: clients - 1,
 )
