@@ -18,11 +18,12 @@ from fedrelay.engines import Inline
 from fedrelay.errors import DroppedClients
 from fedrelay.merges import PlainMean
 from fedrelay.merges.graphs import Circle, Edges, RandomNeighbours
-from fedrelay.models import Mlp, Quadratic
+from fedrelay.models import MODELS, Mlp, Quadratic
 from fedrelay.runs.folder import load
 from fedrelay.runs.latency import Given, Latency
 from fedrelay.runs.output import load_trained, read_weights
 from fedrelay.runs.record import Recorder
+from fedrelay.studies import tune
 from fedrelay.types import State, Work
 
 PATH = Edges(((0, 1), (1, 2)))
@@ -129,6 +130,36 @@ def test_who_is_not_drawn_keeps_its_model_and_mixes_it():
     np.testing.assert_allclose(deployed(states[0]).params, alone / 3, atol=1e-6)
 
 
+def test_everybody_may_begin_with_a_random_model_of_its_own():
+    """Two clients that do not move (lr 0): what they mix is what they begin with, which is not the same."""
+    engine = digits_engine(2)
+    still = Sgd(steps=1, lr=0.0)
+    (same,) = train(fr.method(dfedsam(), local=still), engine, rounds=1)
+    assert torch.equal(same.batons[1].params, engine.task.init(1))
+    states = list(train(fr.method(dfedavgm(same_start=False), local=still), engine, rounds=2))
+    ones = [engine.task.init(fr.seeds.derive(1, "own model", client)) for client in (0, 1)]
+    assert not torch.equal(*ones)
+    torch.testing.assert_close(states[0].batons[0].params, (ones[0] + ones[1]) / 2)
+    assert torch.equal(states[1].batons[0].params, states[0].batons[0].params)
+
+
+def test_the_statistics_of_the_step_uphill_do_not_count_and_statistics_are_mixed():
+    """Running means of a normalisation layer after one step from the initial model: a tenth of the batch's own mean."""
+    federation = Federation.split(digits(), Iid(), 2, 1)
+    engine = Inline(federation, Task.of(MODELS["mlp_norm"](hidden=(8,)), federation), 1)
+    (state,) = train(fr.method(dfedsam(rho=5.0), local=Sgd(steps=1, batch=0, lr=0.1)), engine, rounds=1)
+    pieces = engine.task.layout.pieces(engine.task.init(1))
+    weight, bias = (next(piece for piece in pieces.values() if piece.ndim == ndim) for ndim in (2, 1))
+    means = []
+    for client in (0, 1):
+        data = federation.client(client)
+        x, _ = data.take(torch.arange(data.size), None)
+        means.append((x.flatten(1) @ weight.T + bias).mean(0))
+    name = next(name for name in pieces if name.endswith("running_mean"))
+    found = engine.task.layout.pieces(state.batons[0].params)[name]
+    torch.testing.assert_close(found, 0.1 * (means[0] + means[1]) / 2, atol=1e-5, rtol=1e-4)
+
+
 # --- costs
 
 
@@ -206,6 +237,21 @@ def test_every_model_can_be_tested_and_then_all_are_left(tmp_path):
     expected = np.mean([accuracy(weights, recorder.test) for weights in several])
     assert recorder.summary().tested == "every client's model, on the whole test set: the mean"
     assert recorder.summary().final_accuracy == pytest.approx(expected)
+
+
+def test_the_best_of_several_settings_is_tested_as_its_runs_were(tmp_path):
+    tables = {
+        "rounds": 2,
+        "data": {"name": "digits", "clients": 3},
+        "model": {"name": "mlp", "hidden": [8]},
+        "local": {"lr": 0.1},
+        "algorithm": {"name": "dfedavgm", "graph": {"name": "edges", "edges": [[0, 1], [1, 2]]}, "tested": "each"},
+        "engine": {"name": "inline"},
+    }
+    recorder = fr.config.build(tables).record(tmp_path / "run")
+    list(recorder.run())
+    found = tune.tested(tables, tmp_path / "run", None)
+    assert found["accuracy"] == pytest.approx(recorder.summary().final_accuracy)
 
 
 def test_a_client_that_fails_keeps_its_old_model_and_the_record_says_so(tmp_path):

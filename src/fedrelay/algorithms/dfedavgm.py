@@ -23,6 +23,7 @@ def dfedavgm(
     mixing_steps: int = 1,
     weights: Literal["metropolis", "sizes"] = "metropolis",
     tested: Which = "mean",
+    same_start: bool = True,
 ) -> Change:
     """No server: everybody trains its own model with momentum, then takes the mean of its own and its neighbours'.
 
@@ -37,11 +38,12 @@ def dfedavgm(
         mixing_steps: how often models are mixed in a round.
         weights: "metropolis", by which the mean of all models stays; or "sizes", by examples among neighbours.
         tested: what is tested: "mean" of all models, "each" (the mean of their figures), or the number of one client.
+        same_start: whether all begin with the same model; if not, each with a random one of its own.
 
     Reference: [Sun et al. 2021](https://arxiv.org/abs/2104.11375), Alg. 1
     """
     mixing = Mixing(graph, mixing_steps, weights)
-    return replace(decentralised(mixing, tested), visit=WithMomentum(momentum))
+    return decentralised(mixing, tested, visit=WithMomentum(momentum), same_start=same_start)
 
 
 @dataclass(frozen=True)

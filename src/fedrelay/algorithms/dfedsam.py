@@ -19,6 +19,7 @@ def dfedsam(
     mixing_steps: int = 1,
     weights: Literal["metropolis", "sizes"] = "metropolis",
     tested: Which = "mean",
+    same_start: bool = True,
 ) -> Change:
     """No server: every step follows the gradient found a little uphill; models are mixed with the neighbours', perhaps
     several times.
@@ -33,7 +34,9 @@ def dfedsam(
         mixing_steps: how often models are mixed in a round (multiple gossip steps: 4 is DFedSAM-MGS).
         weights: "metropolis", by which the mean of all models stays; or "sizes", by examples among neighbours.
         tested: what is tested: "mean" of all models, "each" (the mean of their figures), or the number of one client.
+        same_start: whether all begin with the same model; if not, each with a random one of its own.
 
     Reference: [Shi et al. 2023](https://arxiv.org/abs/2302.04083), Alg. 1
     """
-    return replace(decentralised(Mixing(graph, mixing_steps, weights), tested), terms=(Sharpness(rho),))
+    mixing = Mixing(graph, mixing_steps, weights)
+    return replace(decentralised(mixing, tested, same_start=same_start), terms=(Sharpness(rho),))

@@ -25,12 +25,13 @@ from fedrelay.report.figures import Figure
 from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
+from fedrelay.runs.testing import figures_of
 from fedrelay.studies import sweep
 from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import SWEEP, claim
 from fedrelay.studies.names import refuse_links
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
-from fedrelay.tasks import Workspaces, evaluate
+from fedrelay.tasks import Workspaces
 
 RUNGS = (0.25, 0.5, 1.0)
 """At these shares of the rounds, values are compared."""
@@ -174,7 +175,8 @@ def tested(tables: config.Tables, folder: Path, data_dir: Path | None) -> dict[s
     found = checkpoint.load(folder / "checkpoint")
     assert found is not None  # the run has ended
     workspaces = Workspaces(experiment.task)
-    return dict(evaluate(deployed(found[0], experiment.algorithm), experiment.federation.evaluated, workspaces))
+    predictor = deployed(found[0], experiment.algorithm)
+    return figures_of(predictor, experiment.federation.evaluated, workspaces, experiment.federation)
 
 
 def write(ranked: Sequence[Trial], remarks: Sequence[str], out: Path, pictures: Sequence[Figure] = ()) -> None:
