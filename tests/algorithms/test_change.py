@@ -35,7 +35,7 @@ from fedrelay.plans.sampling import Usually
 from fedrelay.runs.loop import deployed, train
 from fedrelay.tasks import OneModel
 from fedrelay.types import Baton, Report, Work
-from fedrelay.visits import Proximal, Sharpness
+from fedrelay.visits import Pooling, Proximal, Sharpness
 from fedrelay.visits.private import Private
 
 LOCAL = Sgd(batch=8, lr=0.1)
@@ -84,11 +84,11 @@ def test_without_any_change_a_method_is_fedavg_with_everything_by_default():
 
 @pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if not change.pooled])
 def test_joined_to_fedavg_a_method_is_itself(name):
-    change = CHANGES[name]
+    change, local = CHANGES[name], replace(LOCAL, validation=0.2)  # some look at what they hold out
     assert fedavg() + change == change + fedavg() == change
-    alone = fr.method(change, local=LOCAL)
-    assert fr.method(fedavg(), change, local=LOCAL) == alone
-    assert fr.method(change, fedavg(), local=LOCAL) == alone
+    alone = fr.method(change, local=local)
+    assert fr.method(fedavg(), change, local=local) == alone
+    assert fr.method(change, fedavg(), local=local) == alone
 
 
 def test_groups_of_one_with_a_method_are_the_method_to_the_bit(engine):
@@ -149,12 +149,26 @@ def last_model(state):
     return OneModel(state.batons[-1].params)
 
 
+@dataclass(frozen=True)
+class Without:
+    """What a method makes of the training, by name."""
+
+    name: str
+
+    def __call__(self, local, /):
+        return local
+
+
 TWO_VALUES = {
-    "plan": (Ring(), Singles(), r"who trains after whom, Ring\(.*\) and Singles\(.*\)"),
+    "plan": (Ring(), Singles(), r"who trains after whom, Ring and Singles\(.*\)"),
     "merge": (Mean(), Median(), r"how models are merged, Mean\(\) and Median\(\)"),
     "every": (3, "groups", "how many rounds there are between two merges, 3 and 'groups'"),
     "barrier": (nobody, first, "which chains a merge waits for, nobody and first"),
     "relayed": (True, False, "whether the server passes on what clients send to one another, True and False"),
+    "serverless": (True, False, "whether there is a server at all, True and False"),
+    "visit": (Without("norm"), Without("head"), "what happens in a visit, .*norm.* and .*head.*"),
+    "pooling": (Pooling(3), Pooling(5), r"how many models a visit trains, Pooling\(.*3.*\) and Pooling\(.*5.*\)"),
+    "rounds": (1, 2, "how many rounds there usually are, 1 and 2"),
     "predictor": (one_model, last_model, "how the result predicts, one_model and last_model"),
     "private": (
         Private(("norm",)),
@@ -167,7 +181,17 @@ TWO_VALUES = {
 
 
 def test_there_are_two_values_for_every_part_of_a_change():
-    assert {*TWO_VALUES, "terms", "pooled"} == {field.name for field in fields(Change)}  # terms add up; pooled: below
+    others = {"terms", "pooled", "local"}  # terms add up, and of trainings the first counts; pooled: below
+    assert {*TWO_VALUES, *others} == {field.name for field in fields(Change)}
+
+
+def test_of_several_methods_the_first_says_how_clients_usually_train_and_the_user_before_all():
+    adam, sgd = Change(local=fr.Adam()), Change(local=Sgd(lr=0.3))
+    assert fr.method(adam, sgd).update == fr.Adam()
+    assert fr.method(sgd, adam).update == Sgd(lr=0.3)
+    assert fr.method(fedprox(), adam).update == fr.Adam(terms=(Proximal(),))
+    assert fr.method(adam, local=LOCAL).update == LOCAL
+    assert fr.method(adam, scaffold()).update == Sgd(terms=(Control(),))  # it reads gradients off the steps of SGD
 
 
 @pytest.mark.parametrize("part", TWO_VALUES)

@@ -15,7 +15,7 @@ import torch
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
-from fedrelay.algorithms import elmy, fedcyclic, fedelmy, fedseq, sequential
+from fedrelay.algorithms import elmy, fedadam, fedcyclic, fedelmy, fedseq, sequential
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
 from fedrelay.errors import SAID
@@ -258,6 +258,32 @@ def test_fedelmy_without_a_pool_to_speak_of_is_half_way_along_sequential():
     alone, _, _ = local(start, visit)
     found, _, _ = pool(start, visit)
     torch.testing.assert_close(found.params, (start.params + alone.params) / 2)
+
+
+@pytest.mark.parametrize("recipe", [sequential, fedelmy])
+def test_so_many_shots_of_so_many_clients_are_one_message_less_than_visits(recipe):
+    """FedELMY 2024, Section 3.4: N - 1 models are exchanged in one shot; so TN - 1 in T."""
+    engine = quadratics.three()
+    states = list(train(fr.method(recipe(order="given"), local=STEPS), engine, rounds=3))
+    assert [state.log.messages["client_to_client"] for state in states] == [2, 3, 3]
+    assert [sum(state.log.bytes.values()) for state in states] == [2 * 8, 3 * 8, 3 * 8]
+    assert not any(state.log.messages["server_to_client"] for state in states)
+
+
+def test_whoever_has_the_model_at_the_end_of_a_shot_need_not_send_it_to_itself():
+    """In a random order the last client of a shot is now and then the first of the next."""
+    states = list(train(fr.method(sequential(), local=STEPS), quadratics.three(), rounds=20))
+    assert {state.log.messages["client_to_client"] for state in states} == {2, 3}
+
+
+def test_in_parallel_everybody_sends_to_everybody_else():
+    (state,) = train(fr.method(fedelmy(models=1, parallel=True), local=STEPS), quadratics.three(), rounds=1)
+    assert state.log.messages == {"server_to_client": 0, "client_to_server": 0, "client_to_client": 6}
+
+
+def test_a_merge_that_is_the_work_of_a_server_brings_the_server_back():
+    (state,) = train(fr.method(sequential(), fedadam(), local=STEPS), quadratics.three(), rounds=1)
+    assert state.log.messages == {"server_to_client": 1, "client_to_server": 1, "client_to_client": 2}
 
 
 def orders(order, engine, rounds: int = 1) -> list[tuple[int, ...]]:

@@ -60,6 +60,9 @@ class Change:
                 decides = item.metadata["decides"]
                 raise BadInput(f"both say {decides}, {name_of(one)} and {name_of(another)}: only one of them can")
             both.setdefault(item.name, another if one is None else one)
+        merging = self if self.merge is not None else other
+        if merging.merge is not None and not merging.serverless:  # that is the work of a server
+            both["serverless"] = None
         return Change(**both)
 
 
