@@ -257,7 +257,7 @@ def test_a_work_of_its_own_goes_with_a_plan_and_a_merge_but_not_with_terms(engin
         ((fedprox(), feddyn), {}, "not feddyn"),
         ((Sgd(lr=0.1),), {}, r"a method takes changes.*, not "),
         ((), {"local": Sgd}, r"local must be a training, such as Sgd\(lr=0.1\), not Sgd"),
-        ((), {"local": None}, "local must be a training.* not None"),
+        ((), {"local": "sgd"}, "local must be a training.* not 'sgd'"),
         ((), {"merge": Median}, r"merge must be a merge, such as Median\(\), not Median"),
         ((), {"merge": "median"}, "merge must be a merge.* not 'median'"),
     ],
