@@ -35,6 +35,7 @@ MEANINGLESS = {
     ("fedasyncseq", "scaffold"): LATE,
     ("fedasyncseq", "feddyn"): LATE,
     ("fedcyclic", "ida"): "compares several chains",
+    ("fedgsp", "fedov"): "both say the fraction",
 }
 
 
@@ -45,6 +46,8 @@ def refusal(plan: str, method: str) -> str | None:
         return LATE
     if one.plan.one_chain and other.merge is not None and other.merge.least_chains > 1:
         return "compares several chains"
+    if None not in (one.fraction, other.fraction) and one.fraction != other.fraction:
+        return "both say the fraction"
     return None
 
 

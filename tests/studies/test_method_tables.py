@@ -46,7 +46,7 @@ def test_every_recipe_explains_all_its_parameters_and_links_its_paper(name):
     parameters = inspect.signature(recipe).parameters
     assert [one for found in explained for one in found[1].split(", ")] == list(parameters)
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters.values())
-    link = r"\[[^\]]+ (19|20)\d\d\]\(https://(arxiv\.org/abs|doi\.org)/[\w./()-]+\)"
+    link = r"\[[^\]]+ (19|20)\d\d\]\(https://(arxiv\.org/abs/|doi\.org/|openreview\.net/forum\?id=)[\w./()-]+\)"
     assert re.match(rf"Reference: {link}", paragraphs[-1])
 
 

@@ -22,6 +22,7 @@ from fedrelay.algorithms.fedgsp import fedgsp, naivegsp, naivegsp_icg
 from fedrelay.algorithms.fedmmd import fedmmd
 from fedrelay.algorithms.fednova import fednova
 from fedrelay.algorithms.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
+from fedrelay.algorithms.fedov import fedov
 from fedrelay.algorithms.fedper import fedper
 from fedrelay.algorithms.fedprox import fedprox
 from fedrelay.algorithms.fedrep import fedrep
@@ -110,6 +111,7 @@ ALGORITHMS: dict[str, Method] = {
     "dfedavgm": Method(dfedavgm, settings={"graph": Circle()}, rest=Rest(settings={"momentum": 0.5})),
     # As fedsam.
     "dfedsam": Method(dfedsam, settings={"graph": Circle()}, rest=Rest(precision=0.01, settings={"rho": 0.01})),
+    "fedov": Method(fedov, needs_features=True, adds_to_model=True),
     "dense": Method(dense, needs_classes=True, settings={"steps": 2, "batch": 8, "threads": 1}),
 }
 """All methods by name."""
@@ -137,6 +139,7 @@ __all__ = [
     "fedgsp",
     "fedmmd",
     "fednova",
+    "fedov",
     "fedper",
     "fedprox",
     "fedrep",

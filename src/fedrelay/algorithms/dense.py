@@ -25,7 +25,7 @@ from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, within
 from fedrelay.merges import merged
 from fedrelay.plans import Once
-from fedrelay.tasks import CrossEntropy, Task, Workspaces, unlike
+from fedrelay.tasks import CrossEntropy, OneModel, Task, Workspaces, unlike
 from fedrelay.types import Merge, Outcome, State, Vector
 
 Variant = Literal["intended", "published"]
@@ -71,7 +71,13 @@ def dense(
         raise BadInput(f"variant must be intended or published, not {variant!r}")
     usual = WANTED[variant]
     wanted = Wanted(usual.statistics if bn is None else bn, usual.boundary if boundary is None else boundary)
-    return Change(plan=Once(), merge=Student(wanted, steps, batch, lr, temperature, threads), fraction=1.0)
+    merge = Student(wanted, steps, batch, lr, temperature, threads)
+    return Change(plan=Once(), merge=merge, predictor=student_of, fraction=1.0)
+
+
+def student_of(state: State) -> OneModel:
+    """What one would use now."""
+    return OneModel(state.batons[0].params, "the student")
 
 
 @dataclass(frozen=True)

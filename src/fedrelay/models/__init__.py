@@ -7,6 +7,7 @@ from fedrelay.models.dense import Logistic, Mlp, MlpNorm
 from fedrelay.models.fused import Fused
 from fedrelay.models.lstm import CharLstm, WordLstm
 from fedrelay.models.network import Model, Network
+from fedrelay.models.open import Open
 from fedrelay.models.own import Own
 from fedrelay.models.quadratic import Quadratic
 from fedrelay.models.resnet import ResNet18
@@ -42,6 +43,7 @@ __all__ = [
     "MlpNorm",
     "Model",
     "Network",
+    "Open",
     "Own",
     "PflCnn",
     "Quadratic",

@@ -7,14 +7,15 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fedrelay.errors import BadInput
-from fedrelay.models import MODELS, Fused, Model
+from fedrelay.models import MODELS, Fused, Model, Open
 
-FUSED = "fused"
+AROUND: dict[str, Any] = {"fused": Fused, "open": Open}
+"""Models that methods put around the user's."""
 
 
 def describe_model(model: Model) -> dict[str, Any]:
     """The name of a model with its parameters; `own` stands for a network that only its owner can build."""
-    kinds: dict[str, Any] = {**MODELS, FUSED: Fused}
+    kinds: dict[str, Any] = {**MODELS, **AROUND}
     name = next((name for name, kind in kinds.items() if type(model) is kind), None)
     if name is None or not is_dataclass(model):
         module = getattr(model, "module", model)
@@ -28,7 +29,7 @@ def build_model(described: Mapping[str, Any]) -> Model | None:
     name = rest.pop("name", None)
     if name == "own":
         return None
-    kinds: dict[str, Any] = {**MODELS, FUSED: Fused}
+    kinds: dict[str, Any] = {**MODELS, **AROUND}
     if name not in kinds:
         raise BadInput(f"there is no model {name!r} here: it was made by another version, or by a package of its own")
     arguments = {key: build_model(value) if isinstance(value, Mapping) else value for key, value in rest.items()}

@@ -32,14 +32,24 @@ from fedrelay.models.inputs import spread
 from fedrelay.runs.folder import CLIENT_MODELS, MODEL, MODEL_FACTS, PREPARATION, keep, load
 from fedrelay.runs.json_files import dumps
 from fedrelay.runs.results import named
-from fedrelay.tasks import BinaryCrossEntropy, CrossEntropy, Ensemble, OneModel, PerClient, Predictor, Workspaces
+from fedrelay.tasks import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    Ensemble,
+    OneModel,
+    OpenSet,
+    OpenSetVote,
+    PerClient,
+    Predictor,
+    Workspaces,
+)
 from fedrelay.types import Vector
 
 FORMAT = 1
 Weights = dict[str, torch.Tensor]
 T = TypeVar("T")
 
-ONE, VOTE, OWN = "one model", "ensemble", "one model per client"
+ONE, VOTE, OWN, OPEN = "one model", "ensemble", "one model per client", "open-set vote"
 
 
 # --- writing
@@ -72,6 +82,9 @@ def write_model(
         shares = predictor.shares if isinstance(predictor, Ensemble) else None
         kind = VOTE if isinstance(predictor, Ensemble) else type(predictor).__name__
         facts |= {"predicts": kind, "models": len(predictor.vectors), "shares": shares}
+        if isinstance(predictor, OpenSet):
+            vote = predictor.vote
+            facts |= {"predicts": OPEN, "lowest": vote.lowest, "renormalise": vote.renormalise}
         several = [weights_of(vector, workspaces) for vector in predictor.vectors]
         save(folder / MODEL, {f"{n}.{key}": value for n, each in enumerate(several) for key, value in each.items()})
     preparation = None if federation is None else federation.source.preparation
@@ -195,13 +208,15 @@ class Trained:
         weights = read_weights(self.folder / MODEL)
         if kind in (ONE, OWN):
             return self._filled(self._bare(own), weights)
-        if kind != VOTE:
+        if kind not in (VOTE, OPEN):
             raise BadInput(
                 f"{self.folder} predicts by {kind}, of which only the models are in {MODEL}, not how to ask them"
             )
         count = int(self.facts["models"])
-        models = nn.ModuleList(self._bare(own) for _ in range(count))
-        return Voting(self._filled(models, weights), self.facts["shares"] or (1.0,) * count).eval()
+        models = self._filled(nn.ModuleList(self._bare(own) for _ in range(count)), weights)
+        if kind == OPEN:
+            return OpenVoting(models, OpenSetVote(self.facts["lowest"], self.facts["renormalise"])).eval()
+        return Voting(models, self.facts["shares"] or (1.0,) * count).eval()
 
     def _of_client(self, client: str) -> Any:
         own: Sequence[str] = self.facts.get("clients") or ()
@@ -260,6 +275,17 @@ class Voting(nn.Module):
             share * model(x).softmax(-1) for share, model in zip(self.shares, self.models.children(), strict=True)
         ]
         return torch.stack(chances).sum(0).log()
+
+
+class OpenVoting(nn.Module):
+    """Several networks whose last output is "unknown" and that vote on the classes."""
+
+    def __init__(self, models: nn.Module, vote: OpenSetVote) -> None:
+        super().__init__()
+        self.models, self.vote = models, vote
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.vote(torch.stack([model(x) for model in self.models.children()]))
 
 
 def load_trained(folder: Path | str) -> Trained:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from fedrelay.data.examples import Store
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, within
 from fedrelay.tasks.losses import CrossEntropy
 from fedrelay.tasks.metrics import Form
 from fedrelay.tasks.parts import PRIVATE
@@ -109,6 +109,52 @@ class Ensemble(Predictor):
             return torch.logsumexp(torch.stack(logs), 0)
 
         return vote
+
+
+@dataclass(frozen=True)
+class OpenSetVote:
+    """How models vote whose last output is "unknown": those that give an image the least chance to be unknown (the
+    `lowest`, or all) add up the chances they give the classes; with `renormalise` each gives away a whole vote."""
+
+    lowest: int | None = None
+    renormalise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.lowest is not None:
+            within("lowest", self.lowest, least=1)
+
+    def __call__(self, outputs: torch.Tensor, /) -> torch.Tensor:
+        """From (models, examples, outputs) to the logits whose softmax is the vote."""
+        logs = outputs.log_softmax(-1)
+        sure = logs[..., -1].argsort(dim=0, stable=True)[: self.lowest]
+        known = logs[..., :-1].log_softmax(-1) if self.renormalise else logs[..., :-1]
+        return torch.logsumexp(known.gather(0, sure[..., None].expand(*sure.shape, known.shape[-1])), 0)
+
+
+@dataclass(frozen=True)
+class OpenSet(Predictor):
+    """Several models that vote and may each say "unknown"; together they always name a class."""
+
+    models: tuple[Vector, ...]
+    vote: OpenSetVote = OpenSetVote()
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        return self.models
+
+    @property
+    def tests(self) -> str:
+        return "one model" if len(self.models) == 1 else f"{len(self.models)} models that vote"
+
+    def outputs(self, workspaces: Workspaces, /) -> Outputs:
+        def voted(x: torch.Tensor) -> torch.Tensor:
+            said = []
+            for params in self.models:
+                workspaces.main.load(params, training=False)
+                said.append(workspaces.main.network(x))
+            return self.vote(torch.stack(said))
+
+        return voted
 
 
 Tested = Literal["own", "each", "common"]
