@@ -88,8 +88,9 @@ def elmy(
     Args:
         models: how many every client trains, besides the one it received.
         warm_up: epochs that the first client of a chain trains the initial model for, before its pool.
-        alpha, beta, apart, scaling, distances: see `fedelmy`.
+        alpha, beta, apart, scaling: see `fedelmy`.
         own: whether everybody begins the run with a random model of its own.
+        distances: see `fedelmy`.
 
     Reference: [Wang et al. 2024](https://arxiv.org/abs/2404.12130), Section 3
     """
