@@ -15,7 +15,7 @@ import torch
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
-from fedrelay.algorithms import elmy, fedadam, fedcyclic, fedelmy, fedseq, sequential
+from fedrelay.algorithms import elmy, fedadam, fedcyclic, fedelmy, fedseq, scaffold, sequential
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
 from fedrelay.errors import SAID
@@ -406,3 +406,12 @@ def test_models_go_from_client_to_client_as_often_as_the_paper_counts(shots):
         logs = [state.log for state in train(algorithm, engine, rounds=shots)]
         assert sum(log.messages["client_to_client"] for log in logs) == expected
         assert sum(log.messages["server_to_client"] + log.messages["client_to_server"] for log in logs) == 0
+
+
+def test_with_a_method_that_has_a_server_models_go_through_it_all_the_same():
+    engine, local = digits_of(5), Sgd(steps=1)
+    for other in (scaffold(), fedadam()):
+        (once,) = train(fr.method(sequential(), other, local=local), engine, rounds=1)
+        (ring,) = train(fr.method(fedcyclic(), other, local=local, fraction=1.0), engine, rounds=1)
+        assert once.log.messages == ring.log.messages
+        assert once.log.messages["client_to_server"] > 0
