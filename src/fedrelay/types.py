@@ -382,11 +382,6 @@ class Merge(ABC):
         return ()
 
     @property
-    def needs_server(self) -> bool:
-        """Whether somebody must stand between the clients for it; of one chain the mean is its last model."""
-        return True
-
-    @property
     def least_chains(self) -> int:
         """How many chains must come back for it to mean anything."""
         return 1

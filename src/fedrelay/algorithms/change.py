@@ -105,7 +105,7 @@ def method(
         barrier=change.barrier,
         pooled=bool(change.pooled),
         relayed=bool(change.relayed),
-        serverless=bool(change.serverless) and not inner.needs_server,
+        serverless=bool(change.serverless),
         predictor=change.predictor,
     )
     check(algorithm, inner)

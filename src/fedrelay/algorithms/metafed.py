@@ -142,10 +142,6 @@ class Passed(Merge):
 
     phases: Phases
 
-    @property
-    def needs_server(self) -> bool:
-        return False
-
     def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         return {}, {"clients": clients}
 

@@ -18,10 +18,6 @@ class Mean(Merge):
     """Every chain counts with the examples its baton has seen, or with the weight its plan gave it (FedAvg, Eq. 2 of
     FedSeq 2022)."""
 
-    @property
-    def needs_server(self) -> bool:
-        return False
-
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         return merged(state, mean_model(outcomes))
 

@@ -45,10 +45,6 @@ class Mixing(Merge):
         if self.weights not in ("metropolis", "sizes"):
             raise BadInput(f"weights must be metropolis or sizes, not {self.weights!r}")
 
-    @property
-    def needs_server(self) -> bool:
-        return False
-
     def fitted(self, task: Task, seed: int, /) -> Mixing:
         return replace(self, seed=seed)
 
