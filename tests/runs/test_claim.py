@@ -72,6 +72,18 @@ def test_a_planted_link_is_refused_and_nothing_outside_is_touched(tmp_path, name
 
 
 @posix
+def test_a_link_in_the_place_of_what_is_under_way_is_refused_and_nothing_behind_it_is_removed(tmp_path):
+    list(recorder(tmp_path / "run").run())
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "of-somebody.pt").touch()
+    (tmp_path / "run" / "checkpoint" / "underway").symlink_to(outside)
+    with pytest.raises(BadInput, match="underway: expected a plain folder, found a link"):
+        list(recorder(tmp_path / "run", rounds=5, resume=True).run())
+    assert (outside / "of-somebody.pt").exists()
+
+
+@posix
 def test_a_link_in_the_place_of_the_checkpoints_is_refused_and_nothing_behind_it_is_touched(tmp_path):
     list(recorder(tmp_path / "run").run())
     for planted in (tmp_path / "run" / "checkpoint", next((tmp_path / "run" / "checkpoint").glob("*.pt"))):

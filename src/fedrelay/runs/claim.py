@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from fedrelay import files
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.runs import checkpoint
+from fedrelay.runs import checkpoint, underway
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS
 
 LOCK = ".lock"
@@ -108,7 +108,8 @@ def refuse_links(folder: Path) -> None:
     """Every file of a run must be a plain file in its folder, if it is there; the folder itself may be a link."""
     for name in (CONFIG, ROUNDS, *AT_THE_END):
         refuse_unless(folder / name, stat.S_ISREG, "a plain file")
-    refuse_unless(folder / checkpoint.FOLDER, stat.S_ISDIR, "a plain folder")
+    for place in (folder / checkpoint.FOLDER, folder / checkpoint.FOLDER / underway.FOLDER):
+        refuse_unless(place, stat.S_ISDIR, "a plain folder")
     refuse_unless(lock_of(folder), stat.S_ISREG, "a plain file")
     for path in checkpoint.files_in(folder / checkpoint.FOLDER):
         refuse_unless(path, stat.S_ISREG, "a plain file")
