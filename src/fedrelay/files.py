@@ -2,8 +2,8 @@
 
 Promised: a file is either what it was or all of what was to be written. Nothing is written through a link that somebody
 has put in the place of a file: a new file has a random name that must not exist yet, and then takes the place of the
-link itself; `appending` refuses a link. What is `PRIVATE` can be read by its owner only, everything else by whom the
-umask lets.
+link itself; `append` and `continued` refuse a link. What is `PRIVATE` can be read by its owner only, everything else
+by whom the umask lets.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def continued(path: Path) -> IO[bytes]:
+    """A stream to read and write a file of our own, which is made if there is none; a link is refused."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, PUBLIC), "r+b")
 
 
 def publish(part: Path, path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from archive_files import tar_of, zip_of
 from filelock import FileLock
+from needs import posix
 from rich.console import Console
 
 from fedrelay.data import download
@@ -289,6 +290,21 @@ def test_more_bytes_than_the_publisher_says_are_not_taken_in(site, tmp_path):
     assert list(tmp_path.iterdir()) == []
     fetch(f"{site.url}/a", tmp_path / "a", checksum=SHA, size=len(DATA))
     assert (tmp_path / "a").read_bytes() == DATA
+
+
+@posix
+@pytest.mark.parametrize("content", [b"", b"of somebody"])
+def test_nothing_is_written_through_a_planted_link(site, tmp_path, content):
+    site.files["a"], site.versions["a"] = DATA, '"one"'
+    folder, outside = tmp_path / "data", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_bytes(content)
+    (folder / "a.part.stamp").symlink_to(outside)
+    fetch(f"{site.url}/a", folder / "a", checksum=SHA)
+    (folder / "b.part").symlink_to(outside)
+    with pytest.raises(BadInput, match=r"b.part is a link, through which nothing is written: remove it"):
+        fetch(f"{site.url}/a", folder / "b", checksum=SHA)
+    assert outside.read_bytes() == content
 
 
 def test_every_file_of_every_publisher_has_a_sha256():

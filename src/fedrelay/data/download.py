@@ -136,6 +136,8 @@ def fetch(
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
+    if part.is_symlink():
+        raise BadInput(f"{part} is a link, through which nothing is written: remove it, then try again")
     bar = progress.add_task(target.name, total=None) if progress is not None else None
     for tries in range(1, TRIES + 1):
         try:
@@ -207,7 +209,7 @@ def _remember(part: Path, version: str | None) -> None:
     if version is None or version.startswith("W/"):  # a weak one does not promise the same bytes
         _stamp(part).unlink(missing_ok=True)
     else:
-        _stamp(part).write_text(version)
+        files.write(_stamp(part), version.encode())
 
 
 def _append(
@@ -221,7 +223,8 @@ def _append(
 ) -> None:
     length = response.headers.get("Content-Length")
     total = None if length is None else have + int(length)
-    with part.open("r+b" if have else "wb") as stream:
+    with files.continued(part) as stream:
+        stream.truncate(have)
         stream.seek(have)
         while chunk := response.read(CHUNK):
             if stream.tell() + len(chunk) > most:
