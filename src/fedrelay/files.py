@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-PART = re.compile(r"\.fedrelay-[0-9a-f]{16}\.part")
+PART = re.compile(r"\.fedrelay-[0-9a-f]{16}\.part|\.config\.toml\.part")
+"""Names of parts; the second is what older versions began every run with."""
 ABANDONED = 3600.0
 """Seconds after which a part that nobody has added to belongs to a process that was killed."""
 PUBLIC, PRIVATE = 0o666, 0o600
