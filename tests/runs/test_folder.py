@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
+from needs import posix
 
 from fedrelay import BadInput
-from fedrelay.runs.folder import read_summary
+from fedrelay.runs.folder import read_config, read_summary
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.runs.results import read_clients, read_quality
 from fedrelay.runs.rounds import read_rounds
@@ -161,3 +163,12 @@ def test_a_confusion_that_no_run_wrote_is_refused(tmp_path, found):
     (tmp_path / "quality.json").write_text(json.dumps(found))
     with pytest.raises(BadInput, match=r"quality\.json is damaged"):
         read_quality(tmp_path)
+
+
+@posix
+@pytest.mark.parametrize("reader", [read_summary, read_rounds, read_config])
+def test_a_device_in_the_place_of_a_file_is_not_read(tmp_path, reader):
+    """Some never end, and who opens a pipe waits for ever."""
+    (tmp_path / "planted").symlink_to(os.devnull)
+    with pytest.raises(BadInput, match="planted is not a plain file"):
+        reader(tmp_path / "planted")

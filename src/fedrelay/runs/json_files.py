@@ -26,7 +26,10 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
 
 def read(path: Path, remedy: str) -> bytes:
+    """What a file holds; who reads from a pipe or a device in its place could wait for ever."""
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is not a plain file: {remedy}")
         return path.read_bytes()
     except FileNotFoundError:
         raise BadInput(f"{path} is missing: {remedy}") from None
