@@ -179,6 +179,8 @@ def test_what_is_not_chosen_among_is_refused():
     federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
     with pytest.raises(BadInput, match="auto chooses among inline, pool, stacked, not 'auto'"):
         Auto(federation, Task.of(Mlp(hidden=(8,)), federation)).choose({"name": "auto"})
+    with pytest.raises(BadInput, match=r"the engine inline cannot have \{'thread': 1\}: .*'thread'"):
+        Auto(federation, Task.of(Mlp(hidden=(8,)), federation)).choose({"name": "inline", "thread": 1})
 
 
 def test_settings_that_do_not_show_in_the_results_are_interchangeable():

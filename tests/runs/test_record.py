@@ -311,6 +311,15 @@ def test_an_option_that_is_new_since_a_run_began_does_not_lock_it_out(tmp_path):
         recorder_in(tmp_path / "run", resume=True, local={"batch": 8, "lr": 0.1, "momentum": 0.5})
 
 
+@pytest.mark.parametrize(("content", "why"), [("", "name is missing"), ("engine = 5\n", "engine must be a section")])
+def test_a_configuration_in_a_folder_that_no_run_wrote_is_refused_by_its_name(tmp_path, content, why):
+    """The user's own file is another one, and there is nothing wrong with it."""
+    run_whole(tmp_path / "run", rounds=1)
+    (tmp_path / "run" / "config.toml").write_text(content, encoding="utf-8")
+    with pytest.raises(BadInput, match=rf"run.config.toml is damaged or of another version \(.*{why}"):
+        recorder_in(tmp_path / "run", resume=True, rounds=1, engine={"name": "auto"})
+
+
 def test_numbers_that_are_not_finite_are_null_in_json():
     assert dumps({"loss": float("inf"), "all": [1.5, float("nan")]}) == '{"loss": null, "all": [1.5, null]}'
 

@@ -241,13 +241,18 @@ def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path 
     path = folder / "config.toml"
     if path.is_file():
         found = read(path)
-        if isinstance(experiment.engine, Auto) and found.get("engine", {}).get("name") in ("inline", "pool", "stacked"):
-            experiment.engine.choose(found["engine"])  # as it did when the run began
-            experiment.tables["engine"] = found["engine"]
+        chosen = found.get("engine")
+        if (
+            isinstance(experiment.engine, Auto)
+            and isinstance(chosen, dict)
+            and chosen.get("name") in ("inline", "pool", "stacked")
+        ):
+            experiment.engine.choose(chosen)  # as it did when the run began
+            experiment.tables["engine"] = chosen
         differing = differences(found, experiment.tables)
         if differing and any(key not in flat(found) for key in differing):
             # an option that did not exist then had its default
-            differing = differences(build(found, data_dir).tables, experiment.tables)
+            differing = differences(rebuilt(path, found, data_dir), experiment.tables)
         if differing:
             raise BadInput(
                 f"{folder.resolve()} holds a run of another configuration (it differs in {', '.join(differing[:5])}); "
@@ -261,6 +266,17 @@ def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path 
         raise BadInput(
             f"{folder.resolve()} exists and is not a run folder; nothing was overwritten: choose another --out"
         )
+
+
+def rebuilt(path: Path, found: Tables, data_dir: Path | str | None) -> Tables:
+    """What a run folder's own configuration resolves to today."""
+    try:
+        return build(found, data_dir).tables
+    except BadInput as error:
+        raise BadInput(
+            f"{path.resolve()} is damaged or of another version ({error}); nothing was overwritten: put back an intact "
+            "copy, or choose another --out"
+        ) from error
 
 
 def blocked(folder: Path) -> bool:
@@ -287,10 +303,9 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
     found: list[str] = []
     for key in sorted({*one, *other}):
         a, b = one.get(key), other.get(key)
-        if not prefix and key == "engine" and a and b and bits(a) == bits(b):
-            continue  # the number of workers, for example, changes nothing
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += differences(a, b, f"{prefix}{key}.")
+            if prefix or key != "engine" or not a or bits(a) != bits(b):  # workers, for example, change nothing
+                found += differences(a, b, f"{prefix}{key}.")
         elif a != b and (prefix or key not in HARMLESS):
             found.append(f"{prefix}{key}")
     return found

@@ -112,7 +112,11 @@ class Auto(Engine):
         rest = {key: value for key, value in settings.items() if key not in ("name", "memory_limit")}
         if settings["name"] not in KINDS:
             raise BadInput(f"auto chooses among {', '.join(KINDS)}, not {settings['name']!r}")
-        engine = KINDS[settings["name"]](self.federation, self.task, self.seed, memory_limit=self._limit, **rest)
+        kind = KINDS[settings["name"]]
+        try:
+            engine = kind(self.federation, self.task, self.seed, memory_limit=self._limit, **rest)
+        except TypeError as error:  # the settings come from a file
+            raise BadInput(f"the engine {settings['name']} cannot have {rest!r:.200}: {error}") from error
         engine.remember(*self._engine.memories())
         if self._underway is not None:
             engine.keep_in(self._underway)
