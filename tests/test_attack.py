@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 def test_a_slice_of_every_attack_holds(tmp_path):
     results = tmp_path / "results.json"
     done = subprocess.run(
-        [sys.executable, RUN, "--slice", "--minutes", "10", "--results", results, "--out", tmp_path / "out"],
+        [sys.executable, RUN, "--slice", "--minutes", "30", "--results", results, "--out", tmp_path / "out"],
         capture_output=True,
         text=True,
         errors="replace",
