@@ -13,7 +13,7 @@ from typing import Any
 import cases
 from cases import Case
 from child import UNRETURNED, Blow, command, complaint, unreturned
-from same import difference, record
+from same import difference, let_an_hour_pass, record
 from share import Share, Verdict
 
 SECOND = 0.5
@@ -59,6 +59,7 @@ def trial(share: Share, number: int, case: Case, blows: Sequence[tuple[float, in
         problem = struck(case, folder, arguments, Blow(moment * whole.seconds, sent, to))
         if problem:
             return Verdict(label, f"{', '.join(said)}: {problem}")
+        let_an_hour_pass(folder / "out")
         arguments = [*case.write(folder), *case.again]
     ended = command(arguments, folder)
     problem = complaint(ended) or difference(whole.record, record(folder / "out"))

@@ -12,7 +12,7 @@ from shutil import rmtree
 import cases
 import faults
 from cases import Case
-from same import difference, record
+from same import difference, let_an_hour_pass, record
 from share import Share, Verdict
 
 CASES = (
@@ -64,6 +64,7 @@ def trial(folder: Path, case: Case, number: int, kind: str) -> Verdict:
     problem = ""
     if kind not in faults.KILLS:
         problem = spoken(ended)
+    let_an_hour_pass(own / "out")
     again = faults.once(partial(action, own, [*arguments, *case.again]))
     problem = problem or (f"going on: {again.said[-300:]}" if again.code else "")
     return Verdict(label, problem or difference(EXPECTED[case.name], record(own / "out")))
