@@ -225,6 +225,11 @@ class Work(ABC):
         """How many times longer than the received model a returned one may be; None: any length will do."""
         return 1e4
 
+    @property
+    def brief(self) -> tuple[Work, float]:
+        """A shorter work of the same kind, to see how fast it goes, and how many times longer this one takes."""
+        return self, 1.0
+
     def counted(self, size: int, /) -> int:
         """How many of a client's so many examples count in the weight of a baton."""
         return size

@@ -12,7 +12,7 @@ import torch
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
-from fedrelay.algorithms import fedavg, fedcyclic
+from fedrelay.algorithms import elmy, fedavg, fedcyclic, fedper
 from fedrelay.data import Dirichlet, Iid, digits
 from fedrelay.engines import Auto, Inline, auto, bits
 from fedrelay.engines.auto import Sample, makespan
@@ -206,6 +206,28 @@ def test_measured_visits_are_cut_short(monkeypatch):
     next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=1.0), Auto(federation, task), rounds=1)))
     assert set(seen) == {auto.MOST_EXAMPLES}
     assert len(seen) < 12
+
+
+@pytest.mark.parametrize(
+    ("local", "changes", "times"),
+    [
+        (Sgd(epochs=200, keep="best", validation=0.1), (), 200),
+        (Sgd(steps=500), (), 50),
+        (Sgd(epochs=40), (elmy(models=5, warm_up=30),), 200),
+        (Sgd(epochs=40), (fedper(), elmy(models=5)), 200),
+        (Sgd(), (), 1),
+    ],
+)
+def test_a_visit_that_takes_long_is_measured_by_a_part_of_it(local, changes, times, monkeypatch):
+    federation = Federation.split(digits(), Dirichlet(alpha=100.0), 4)
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    work, seen = fr.method(*changes, local=local).update, []
+    monkeypatch.setattr(auto, "timed", lambda visits: 2.0)
+    monkeypatch.setattr(auto, "attempt", lambda work, baton, visit: seen.append(work(baton, visit)[2].examples))
+    chains = [Chain(Baton(task.init(0)), (0,))]
+    sample = Sample(Simulation(federation, task, 0), Context(work, {}, 1), chains, {})
+    assert sample.one_by_one(threads=1) == 2.0 * times
+    assert max(seen) <= 10 * 32  # ten steps of the usual batch, or one pass over what the client is cut down to
 
 
 def test_threads_that_wait_for_each_other_are_given_up_after_one_visit():

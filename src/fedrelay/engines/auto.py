@@ -220,7 +220,8 @@ class Sample:
     def __init__(
         self, simulation: Simulation, context: Context, chains: Sequence[Chain], memories: Mapping[int, Tree]
     ) -> None:
-        self.simulation, self._work = simulation, context.work
+        self.simulation = simulation
+        self._work, self._longer = context.work.brief  # a visit may take hours
         self._visits: list[tuple[Baton, Visit]] = []
         for chain in chains[:32]:
             client = chain.clients[0]
@@ -234,7 +235,8 @@ class Sample:
             began = time.perf_counter()
             size = self._one(0)  # the first one has more to do than the others
             took = time.perf_counter() - began
-            return took / size if took > max(SECONDS, hopeless * size) else timed(self._one)
+            given_up = took > max(SECONDS, hopeless / self._longer * size)
+            return (took / size if given_up else timed(self._one)) * self._longer
 
     def _one(self, number: int) -> int:
         baton, visit = self._visits[number % len(self._visits)]
@@ -253,7 +255,7 @@ class Sample:
 
         with operator_threads(1):
             all_of_them(0)
-            return timed(all_of_them)
+            return timed(all_of_them) * self._longer
 
 
 def unsendable(simulation: Simulation, context: Context) -> str:

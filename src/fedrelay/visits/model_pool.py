@@ -56,6 +56,11 @@ class ModelPool(Work):
     def guard(self) -> float | None:
         return self.work.guard
 
+    @property
+    def brief(self) -> tuple[ModelPool, float]:
+        work, longer = self.work.brief
+        return ModelPool(work, replace(self.pooling, models=1, warm_up=0)), longer * self.pooling.models
+
     def counted(self, size: int, /) -> int:
         return self.work.counted(size)
 

@@ -70,6 +70,11 @@ class AtHome(Work):
     def guard(self) -> float | None:
         return self.work.guard
 
+    @property
+    def brief(self) -> tuple[Work, float]:
+        work, longer = self.work.brief
+        return (self, 1.0) if self.private.first else (AtHome(work, self.private), longer)
+
     def counted(self, size: int, /) -> int:
         return self.work.counted(size)
 

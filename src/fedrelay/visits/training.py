@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from fedrelay.visits.optimisers import Optimiser
 
 
+FEW_STEPS = 10
+"""So many show how fast steps are."""
+
+
 @dataclass(frozen=True)
 class Training(Work):
     """Train the baton on the client; how a step is made of a gradient, the optimiser says.
@@ -101,6 +105,13 @@ class Training(Work):
     def gradients(self) -> tuple[str, ...]:
         """Which of the vectors that terms keep add up gradients."""
         return tuple(name for term in self.terms for name in term.gradients)
+
+    @property
+    def brief(self) -> tuple[Training, float]:
+        if self.steps is None:
+            return replace(self, epochs=1, keep="last"), float(self.epochs)
+        few = min(self.steps, FEW_STEPS)
+        return replace(self, steps=few, keep="last"), self.steps / few
 
     def counted(self, size: int, /) -> int:
         return size - number_held(size, self.validation)
