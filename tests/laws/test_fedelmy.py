@@ -15,7 +15,7 @@ import torch
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
-from fedrelay.algorithms import elmy, fedadam, fedcyclic, fedelmy, fedseq, scaffold, sequential
+from fedrelay.algorithms import dfedavgm, elmy, fedadam, fedcyclic, fedelmy, fedseq, scaffold, sequential
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
 from fedrelay.errors import SAID
@@ -279,6 +279,14 @@ def test_whoever_has_the_model_at_the_end_of_a_shot_need_not_send_it_to_itself()
 def test_in_parallel_everybody_sends_to_everybody_else():
     (state,) = train(fr.method(fedelmy(models=1, parallel=True), local=STEPS), quadratics.three(), rounds=1)
     assert state.log.messages == {"server_to_client": 0, "client_to_server": 0, "client_to_client": 6}
+
+
+def test_pools_mixed_over_a_full_graph_are_the_parallel_method_to_the_bit():
+    engine, local = digits_of(3), Sgd(lr=0.05)
+    (parallel,) = train(fr.method(fedelmy(models=2, warm_up=1, parallel=True), local=local), engine, rounds=1)
+    mixing = dfedavgm(momentum=0.0), elmy(models=2, warm_up=1, own=True)
+    (mixed,) = train(fr.method(*mixing, local=local), engine, rounds=1)
+    assert torch.equal(deployed(parallel).params, deployed(mixed).params)
 
 
 def test_a_merge_that_is_the_work_of_a_server_brings_the_server_back():

@@ -23,6 +23,7 @@ PAIRS = (
     "fedsam+feddyn",
     "fedseq+fedfusion",
     "fedseq+fednova",
+    "fedseq+elmy",
     "fedseqinter+fednova",
     "fedseqinter+moon",
     "fedmmd+fedfusion",
