@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedrelay.errors import within
 
@@ -27,6 +27,8 @@ class Pass:
     figure: Count = none
     """Those that the paper counts: neither the first model, which everybody may draw from the seed, nor the result,
     which stays where it is."""
+    besides: str = ""
+    """What else is sent, in words."""
 
     def total(self, clients: int) -> int:
         """All that a run counts."""
@@ -70,13 +72,12 @@ PASSES: dict[str, Pass] = {
     "dfedsam": MESH,
     "fedov": STAR,
     "dense": STAR,
-    "maecho": STAR,
+    "maecho": replace(STAR, besides=" and projections"),
     "metafed": RING,
     "sequential": CHAIN,
     "fedelmy": CHAIN,
 }
-"""How models travel in one round of these methods, with everybody connected where there is no server. MA-Echo sends its
-projections besides."""
+"""How models travel in one pass of these methods, with everybody connected where there is no server."""
 
 
 def few_shot(clients: int, shots: int) -> int:
