@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from fedrelay.runs import checkpoint, record
 from fedrelay.runs import underway as module
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.underway import FOLDER, UnderwayFiles, in_words
-from fedrelay.types import Baton, Chain, Place
+from fedrelay.types import Baton, Chain, Place, Work
 
 METHODS = {
     "fedelmy": fr.method(fedelmy(models=3, warm_up=2), local=Sgd(lr=0.1, momentum=0.5, keep="best", validation=0.1)),
@@ -152,36 +153,49 @@ def test_a_damaged_file_costs_only_time(tmp_path, at_once, caplog):
     assert "cannot be read" in caplog.text
 
 
-def test_a_disk_that_takes_no_more_costs_no_client(tmp_path, at_once, caplog, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
+def test_a_disk_that_takes_no_more_costs_no_client(tmp_path, at_once, caplog, monkeypatch, error):
     SAID.clear()
 
     def full(*_, **options):
-        raise OSError(28, "No space left on device")
+        raise error("No space left on device")
 
-    monkeypatch.setattr(module.files, "write", full)
+    monkeypatch.setattr(module.files, "writing", full)
     kept = UnderwayFiles(tmp_path / FOLDER)
     kept.keep("chain-0", lambda: "this", lambda: {"models": torch.ones(3)})
-    kept.tell("chain-0", {"hop": (1, 2)})
     assert "how far the round is cannot be kept" in caplog.text
     assert "No space left" in caplog.text
 
 
 def test_short_rounds_write_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.checkpoint, "encoded", refuse := Refuse(module.checkpoint.encoded))
+    monkeypatch.setattr(UnderwayFiles, "_writing", None)
     list(recorder(tmp_path, "fedelmy").run())
-    assert not [tree for tree in refuse.seen if isinstance(tree, dict) and "whose" in tree]
     assert not (tmp_path / "checkpoint" / FOLDER).exists()
 
 
-class Refuse:
-    """What is encoded, looked at."""
+def test_a_chain_that_lost_everybody_is_run_again(tmp_path, at_once):
+    """What made it fail may have an end before the run goes on."""
+    engine = recorder(tmp_path, "fedelmy").engine
+    for work in (Fails(), Sgd(steps=1)):
+        engine.keep_in(UnderwayFiles(tmp_path / FOLDER))
+        (outcome,) = engine.run(work, [Chain(Baton(engine.task.init(1)), (0, 1))], {}, 1)
+        assert len(outcome.reports) == (0 if isinstance(work, Fails) else 2)
+        assert (tmp_path / FOLDER / "chain-0-hops.pt").exists() is bool(outcome.reports)
 
-    def __init__(self, encoded) -> None:
-        self._encoded, self.seen = encoded, []
 
-    def __call__(self, tree):
-        self.seen.append(tree)
-        return self._encoded(tree)
+@dataclass(frozen=True)
+class Fails(Work):
+    """There is something wrong with the machine."""
+
+    def __call__(self, baton, visit, /):
+        raise MemoryError
+
+
+def test_what_is_kept_can_be_read_by_its_owner_only(tmp_path, at_once):
+    kept = UnderwayFiles(tmp_path / FOLDER)
+    kept.keep("chain-0", lambda: "this", lambda: {"models": torch.ones(3)})
+    kept.tell("chain-0", {"hop": (1, 2)})
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / FOLDER).iterdir()} == {0o600}
 
 
 def test_a_round_that_took_long_is_in_a_checkpoint_whatever_its_number(tmp_path, monkeypatch):

@@ -88,6 +88,11 @@ class Runner:
             memory.stage(visit.client.id, after)
         self._reports.append(report)
 
+    @property
+    def trained(self) -> bool:
+        """Whether anybody was not lost: what lost everybody may have an end before the run goes on."""
+        return bool(self._reports)
+
     def resume(self, place: Place | None, memory: Memory) -> int:
         """Go on from where the chain was when somebody was stopped: how many of its hops are done."""
         kept = None if place is None else place.find("hops")
@@ -132,7 +137,7 @@ def relay(
             place.tell("hop", hop + 1, len(chain.clients))
         visit = simulation.visit(context, client, memory.get(client), hop, place)
         runner.take(attempt(context.work, runner.baton, visit), visit, memory)
-        if place is not None:
+        if place is not None and runner.trained:
             place.keep("hops", partial(runner.saved, hop + 1, memory))
     return runner.outcome()
 

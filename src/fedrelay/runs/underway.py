@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import IO
+
+import torch
 
 from fedrelay import files
 from fedrelay.errors import say_once
@@ -67,23 +70,25 @@ class UnderwayFiles(Underway):
         if not now and began < max(self._next.get(name, self._first), self._free):
             return
         try:
-            content = checkpoint.encoded({"whose": whose(), "what": tree()})
-            self._write(f"{name}.pt", content)
-        except (OSError, TypeError) as error:  # no reason to lose a client: the run can do without
+            kept = {"whose": whose(), "what": tree()}
+            contents.check(kept)
+            with self._writing(f"{name}.pt") as file:
+                torch.save(kept, file)  # a pool may be as large as memory allows: there is no copy of it
+        except (OSError, TypeError, RuntimeError) as error:  # the last is torch's; the run can do without what is kept
             say_once(f"how far the round is cannot be kept in {self._folder.resolve()}: {error}")
         ended = time.monotonic()
         self._next[name], self._free = ended + SECONDS, ended + SHARE * (ended - began)
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _writing(self, name: str) -> AbstractContextManager[IO[bytes]]:
         self._folder.mkdir(mode=files.PRIVATE_FOLDER, exist_ok=True)
-        files.write(self._folder / name, content, mode=files.PRIVATE)
+        return files.writing(self._folder / name, mode=files.PRIVATE)
 
     def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
         if time.monotonic() < self._glance:
             return
         self._glance = time.monotonic() + GLANCE
-        with suppress(OSError):
-            self._write(f"{name}.json", json.dumps(dict(figures)).encode())
+        with suppress(OSError), self._writing(f"{name}.json") as file:
+            file.write(json.dumps(dict(figures)).encode())
 
     def clear(self) -> None:
         """The round has ended: another begins."""

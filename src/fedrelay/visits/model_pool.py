@@ -69,7 +69,7 @@ class ModelPool(Work):
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         models = self.pooling.models
-        pool = torch.empty(models + 1, len(baton.params))
+        pool = torch.zeros(models + 1, len(baton.params))  # it may be written to disk before it is full
         begun = self.begun(baton, visit, pool)
         weight, memory, reports = begun.weight, begun.memory, begun.reports
         for number in range(begun.trained + 1, models + 1):
@@ -129,7 +129,7 @@ def tell(visit: Visit, begun: Begun, pool: torch.Tensor) -> None:
     memory = None if begun.memory is visit.memory else begun.memory  # who has kept nothing new goes on with the old one
 
     def tree() -> Tree:
-        models = pool[: begun.trained + 1].clone()
+        models = pool[: begun.trained + 1]
         return {"hop": visit.hop, **begun._asdict(), "memory": memory, "models": models}
 
     visit.place.keep("pool", tree)
