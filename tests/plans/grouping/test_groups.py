@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist, cosine
+from scipy.stats import entropy
 
 from fedrelay.errors import BadInput
 from fedrelay.plans import DISTANCES, GROUPERS, Grouping, Limits, Traits, limits_of
@@ -201,14 +202,15 @@ class AlwaysFirst:
 
 
 def naive_greedy(rows, clients, distance):
-    """Alg. 3 with the group's mean, as plainly as it can be written: groups of so many clients."""
+    """Alg. 3 with the group's mean, as plainly as it can be written: groups of so many clients. The distance is that
+    of a row to the rows of a group."""
     left, groups = list(range(len(rows))), []
     while left:
         group = []
         while left and len(group) < clients:
             if group:
-                mean = np.mean([rows[client] for client in group], axis=0)
-                best = max(left, key=lambda client: (round(distance(rows[client], mean), 9), -client))
+                members = rows[group]
+                best = max(left, key=lambda client: (round(distance(rows[client], members), 9), -client))
             else:
                 best = left[0]
             left[left.index(best)] = left[-1]  # whoever is taken gives its place to the last one
@@ -221,15 +223,32 @@ def naive_greedy(rows, clients, distance):
 @pytest.mark.parametrize(
     ("distance", "plain"),
     [
-        (Euclidean(), lambda a, b: float(np.linalg.norm(a - b))),
-        (Cosine(), lambda a, b: float(cosine(a, b))),
-        (Gini(), lambda a, b: float(1 - (((a + b) / 2) ** 2).sum())),
+        (Euclidean(), lambda row, group: float(np.linalg.norm(row - group.mean(0)))),
+        (Cosine(), lambda row, group: float(cosine(row, group.mean(0)))),
+        (Gini(), lambda row, group: float(1 - (np.vstack([group, row]).mean(0) ** 2).sum())),
+        (KullbackLeibler(), lambda row, group: 1 - float(entropy(np.vstack([group, row]).mean(0), np.full(4, 0.25)))),
     ],
 )
 def test_greedy_is_the_papers_algorithm_written_plainly(distance, plain):
     rows = rng(5).dirichlet(np.full(4, 0.4), size=30)
     groups = Greedy()(Traits(rows, 4), [5] * 30, distance, Limits(max_clients=6), AlwaysFirst())
     assert [list(group) for group in groups] == naive_greedy(rows, 6, plain)
+
+
+@pytest.mark.parametrize("distance", [KullbackLeibler(), Gini()])
+def test_scores_of_soft_confidences_make_even_groups_and_those_of_a_half_mix_do_not(distance):
+    # 100 clients of one class each, whose models are 53 to 76 % sure of it, as on the digits
+    classes, sure = rng(1).permutation(np.arange(100) % 10), rng(0).uniform(0.53, 0.76, size=100)
+    rows = np.tile((1 - sure)[:, None] / 9, 10)
+    rows[np.arange(100), classes] = sure
+
+    def covered(rule):
+        groups = Greedy(rule)(Traits(rows, 10), [1] * 100, distance, Limits(groups=10), rng())
+        return np.mean([len({*classes[list(group)]}) for group in groups])
+
+    assert covered("mean") == 10
+    assert covered("published") < 9.5
+    assert covered("halving") < 9
 
 
 def test_greedy_opens_a_group_with_a_random_client_unless_it_is_told_to_do_as_published():

@@ -6,6 +6,7 @@ not distances but scores of the mix that the two would make together, which is w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -114,41 +115,44 @@ class Wasserstein:
         return in_blocks(lambda block: np.abs(np.sort(block, axis=1) - ordered).mean(axis=1), rows)
 
 
-@dataclass(frozen=True)
-class KullbackLeibler:
-    """One minus the Kullback-Leibler divergence from the uniform distribution of the mix of the two in equal parts."""
+class MixScore(ABC):
+    """How good the mix is that a candidate and a group would make together, of which the candidate is this `share`."""
 
     takes: ClassVar[tuple[Kind, ...]] = ("shares", "counts")
+    name: ClassVar[str]
+
+    @abstractmethod
+    def of(self, mixes: Floats, /) -> Floats:
+        """The score of every row of shares that sum to 1."""
 
     def ready(self, rows: Floats) -> Floats:
-        return as_shares(rows, "the Kullback-Leibler score")
+        return as_shares(rows, f"the {self.name} score")
 
-    def __call__(self, rows: Floats, centre: Floats, /) -> Floats:
-        def score(block: Floats) -> Floats:
-            mix = (block + centre) / 2
-            logarithms = np.log(np.maximum(mix, np.finfo(np.float64).tiny))  # 0 log 0 is 0
-            result: Floats = 1 - np.einsum("ij,ij->i", mix, logarithms) - np.log(len(centre))
-            return result
-
-        return in_blocks(score, rows)
+    def __call__(self, rows: Floats, centre: Floats, /, share: float = 0.5) -> Floats:
+        return in_blocks(lambda block: self.of(block * share + centre * (1 - share)), rows)
 
 
 @dataclass(frozen=True)
-class Gini:
-    """The Gini index, 1 - Σ m², of the mix of the two in equal parts."""
+class KullbackLeibler(MixScore):
+    """One minus the Kullback-Leibler divergence, from the uniform distribution, of the mix of candidate and group."""
 
-    takes: ClassVar[tuple[Kind, ...]] = ("shares", "counts")
+    name: ClassVar[str] = "Kullback-Leibler"
 
-    def ready(self, rows: Floats) -> Floats:
-        return as_shares(rows, "the Gini score")
+    def of(self, mixes: Floats, /) -> Floats:
+        logarithms = np.log(np.maximum(mixes, np.finfo(np.float64).tiny))  # 0 log 0 is 0
+        result: Floats = 1 - np.einsum("ij,ij->i", mixes, logarithms) - np.log(mixes.shape[1])
+        return result
 
-    def __call__(self, rows: Floats, centre: Floats, /) -> Floats:
-        def score(block: Floats) -> Floats:
-            mix = (block + centre) / 2
-            result: Floats = 1 - np.einsum("ij,ij->i", mix, mix)
-            return result
 
-        return in_blocks(score, rows)
+@dataclass(frozen=True)
+class Gini(MixScore):
+    """The Gini index, 1 - Σ m², of the mix of candidate and group."""
+
+    name: ClassVar[str] = "Gini"
+
+    def of(self, mixes: Floats, /) -> Floats:
+        result: Floats = 1 - np.einsum("ij,ij->i", mixes, mixes)
+        return result
 
 
 DISTANCES: dict[str, type[Distance]] = {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrelay.errors import within
-from fedrelay.plans.grouping.distances import DISTANCES, Distance, Floats, as_points
+from fedrelay.plans.grouping.distances import DISTANCES, Distance, Floats, MixScore, as_points
 from fedrelay.plans.grouping.groups import Groups, Limits, fill, finished, random_groups
 from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits
@@ -92,6 +92,10 @@ class Greedy:
     each new client counts half and all before it the other half (Alg. 3 as printed); `published`, as the authors' code
     does: the mean weighted by examples, the first client being the one most unlike the uniform vector instead of a
     random one, and, when no score is above 0, simply the first client that is left.
+
+    `kl` and `gini` score the group as it would be with the candidate: by `mean`, everybody in it counts the same; by
+    `halving` and as `published`, the candidate is half of it, however many there are already, so that with soft
+    confidence vectors the least confident client wins over one that brings a missing class.
     """
 
     rule: Literal["mean", "halving", "published"] = "mean"
@@ -109,17 +113,21 @@ class Greedy:
             if groups[-1] and limits.complete(len(groups) - 1, len(groups[-1]), examples, total):
                 groups.append([])
                 centre, examples = left.uniform(), 0
-            client, row = left.take(self.choose(left, centre, distance, rng, first=not groups[-1]))
+            client, row = left.take(self.choose(left, centre, distance, rng, clients=len(groups[-1])))
             centre += (row - centre) * self.share(len(groups[-1]), examples, sizes[client])
             examples += sizes[client]
             groups[-1].append(client)
         return finished(groups, sizes, limits)
 
-    def choose(self, left: Left, centre: Floats, distance: Distance, rng: np.random.Generator, *, first: bool) -> int:
-        """The place, among those left, of the next client."""
-        if first and self.rule != "published":
+    def choose(self, left: Left, centre: Floats, distance: Distance, rng: np.random.Generator, *, clients: int) -> int:
+        """The place, among those left, of the one who joins so many clients."""
+        if not clients and self.rule != "published":
             return int(rng.integers(left.count))
-        scores = distance(left.rows[: left.count], centre)
+        rows = left.rows[: left.count]
+        if isinstance(distance, MixScore) and self.rule == "mean":
+            scores = distance(rows, centre, share=1 / (clients + 1))
+        else:
+            scores = distance(rows, centre)
         best = scores.max()
         if self.rule == "published" and best <= 0:
             return int(left.clients[: left.count].argmin())
