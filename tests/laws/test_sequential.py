@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from quadratics import FULL_STEPS, models_of, three
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, advance, deployed, seeds, start, train
@@ -261,11 +263,20 @@ def test_a_run_with_a_clock_repeats_itself():
 
 
 @pytest.mark.parametrize("growth", [Fixed(20), Linear(beta=20, alpha=1.0), Exponential(beta=500, alpha=0.1)])
-@pytest.mark.parametrize("method", [fedgsp, fedseq2par])
+@pytest.mark.parametrize("method", [partial(fedgsp, equal=False), fedseq2par])
 def test_as_many_groups_as_clients_are_fedavg_to_the_bit(method, growth):
     alone = states_of(fr.method(fedavg(), local=LOCAL, fraction=0.3), one_class_digits(), 3)
     grown = states_of(fr.method(method(growth=growth), local=LOCAL, fraction=0.3), one_class_digits(), 3)
     assert same_models(alone, grown)
+
+
+def test_the_groups_of_fedgsp_count_alike_whatever_their_examples():
+    # Alg. 1, line 14. Three quadratic clients of 10, 20 and 30 examples after five steps each: computed elsewhere.
+    alike = fr.method(fedgsp(growth=Fixed(3), traits=None), local=FULL_STEPS, fraction=1.0)
+    np.testing.assert_allclose(models_of(alike, three(), 2)[0], [0.7286672917, -0.0316744792], atol=1e-6)
+    np.testing.assert_allclose(models_of(alike, three(), 2)[1], [1.0060783769, -0.0508442844], atol=1e-6)
+    by_examples = fr.method(fedgsp(growth=Fixed(3), traits=None, equal=False), local=FULL_STEPS, fraction=1.0)
+    assert abs(models_of(by_examples, three(), 1)[0] - [0.7286672917, -0.0316744792]).max() > 0.1
 
 
 def test_one_group_of_all_is_fedcyclic_to_the_bit():

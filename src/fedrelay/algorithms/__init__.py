@@ -86,7 +86,7 @@ ALGORITHMS: dict[str, Method] = {
     "fedseqinter": Method(fedseqinter, is_fedavg={"max_clients": 1, "period": 1}, settings={"max_clients": 3}),
     "fedasyncseq": Method(fedasyncseq, is_fedavg={"max_clients": 1, "period": 1}, settings={"max_clients": 3}),
     "fedseq2par": Method(fedseq2par, is_fedavg={"growth": EVERYBODY}),
-    "fedgsp": Method(fedgsp, is_fedavg={"growth": EVERYBODY}, needs_classes=True),
+    "fedgsp": Method(fedgsp, is_fedavg={"growth": EVERYBODY, "equal": False}, needs_classes=True),
     "naivegsp": Method(naivegsp, settings={"groups": 4}),
     "naivegsp_icg": Method(naivegsp_icg, settings={"groups": 4}, needs_classes=True),
     "fedprox": Method(fedprox, is_fedavg={"mu": 0.0}),

@@ -17,8 +17,8 @@ from fedrelay.plans.grouping.criteria import Grouping
 from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
-from fedrelay.plans.sampling import Sampler, Uniform, Usually, check, check_fraction
-from fedrelay.types import Outcome, Plan, Planned, State, Survey, Tree, Work
+from fedrelay.plans.sampling import Original, Sampler, Uniform, Usually, check, check_fraction
+from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
 Moment = Literal["every_round", "growth"]
 MANY = 500
@@ -31,8 +31,9 @@ class Regrouped(Plan):
     Alg. 1; FedSeq journal 2024, Alg. 1).
 
     Groups are made anew `when` their number grows, or in every round. Without `shuffle` the clients of a group always
-    train in the same order. With `exact`, more groups than clients are refused. The next groups are made beside the
-    round, so they cost no time where a core is free.
+    train in the same order. With `exact`, more groups than clients are refused. With `equal`, all groups of a round
+    count alike in the merge, and not by examples, where the sampler does not say otherwise. The next groups are made
+    beside the round, so they cost no time where a core is free.
     """
 
     growth: Growth
@@ -43,6 +44,7 @@ class Regrouped(Plan):
     shuffle: bool = True
     sampler: Sampler = Uniform()
     exact: bool = False
+    equal: bool = False
 
     def __post_init__(self) -> None:
         check_fraction(self.fraction)
@@ -67,6 +69,8 @@ class Regrouped(Plan):
             rank = seeds.rng(memo["seed"], "order").permutation(len(memo["clients"])).tolist()
             chains = [replace(chain, clients=in_fixed_order(chain.clients, rank)) for chain in planned.chains]
             planned = replace(planned, chains=chains)
+        if self.equal and not isinstance(self.sampler, Original):  # which counts everybody's examples, there or not
+            planned = replace(planned, chains=[counting_alike(chain, planned.chains) for chain in planned.chains])
         upcoming = state.round + 2
         if self.regroups(len(memo["clients"]), upcoming):
             make = partial(self.groups, Traits.of(memo["traits"]), memo["clients"], memo["seed"], upcoming)
@@ -95,6 +99,11 @@ class Regrouped(Plan):
     def count(self, clients: int, round: int) -> int:
         """How many groups there are in this round."""
         return min(self.growth(round), clients)
+
+
+def counting_alike(chain: Chain, chains: Sequence[Chain]) -> Chain:
+    """One of these chains, with the same weight as the others, unless the sampler has said one."""
+    return chain if chain.weight is not None else replace(chain, weight=1 / len(chains))
 
 
 def in_fixed_order(clients: Sequence[int], rank: Sequence[int]) -> tuple[int, ...]:

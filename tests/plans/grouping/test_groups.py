@@ -186,6 +186,20 @@ def test_icg_places_those_that_are_left_over_one_to_a_group():
     assert sorted(map(len, groups)) == [3, 4, 4]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_clusters_of_icg_may_have_more_clients_than_there_are_groups(seed):
+    # FedGSP Alg. 2 line 1: 14 clients in 5 groups are L = 2 clusters of 7, and here there are 7 clients of each class
+    groups = Icg()(one_hot(14, 2), [1] * 14, Euclidean(), Limits(groups=5), rng(seed))
+    assert [sorted({client % 2 for client in group}) for group in groups] == [[0, 1]] * 5
+    assert clients_of(groups) == list(range(14))
+
+
+def test_icg_can_let_those_rest_that_are_left_over_as_the_paper_does():
+    groups = Icg(left_over="rest")(one_hot(14, 2), [1] * 14, Euclidean(), Limits(groups=5), rng())
+    assert [len(group) for group in groups] == [2] * 5
+    assert len({*clients_of(groups)}) == 10
+
+
 def test_icg_with_a_minimum_of_examples_evens_out_unlike_sizes():
     sizes = rng(1).integers(1, 200, size=120).tolist()
     groups = Icg()(one_hot(120, 10), sizes, Euclidean(), Limits(min_examples=800), rng())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,14 @@ Labels = NDArray[np.int64]
 class Icg:
     """Groups that each take one client of every cluster of like clients; clusters are balanced by minimum-cost flow.
 
-    With K clients and M groups there are ⌊K/M⌋ clusters of M. Paper: K must be divisible, and clients that are left
-    over are not placed; here they join the groups, one each (FedSeq journal 2024, Section III-B2).
+    With K clients and M groups there are L = ⌊K/M⌋ clusters of ⌊K/L⌋ random clients (line 1), so that a cluster may
+    have more clients than there are groups. Those whom no group took, and those outside all clusters, are the left
+    over: fewer than there are groups. Paper: in this round they do not train (`left_over = "rest"`); here they `join`
+    the groups, one each, as in FedSeq journal 2024, Section III-B2.
     """
 
     iterations: int = 10
+    left_over: Literal["join", "rest"] = "join"
     needs: ClassVar[tuple[str, ...]] = ("euclidean", "cosine")
 
     def __post_init__(self) -> None:
@@ -40,36 +43,39 @@ class Icg:
         points = as_points(traits.rows, distance)
         order = rng.permutation(len(sizes))
         depth = len(sizes) // count
-        placed, left_over = order[: depth * count], order[depth * count :]
+        clustered = depth * (len(sizes) // depth)
+        placed, left_over = order[:clustered], order[clustered:].tolist()
         if depth == 1 or count == 1:  # clusters of everybody, or of one: any dealing is as good
-            members = [placed[number * count : (number + 1) * count] for number in range(depth)]
+            members = placed.reshape(depth, -1)
         else:
             labels, _ = balanced_clusters(points[placed], depth, rng, self.iterations)
-            members = [placed[labels == number] for number in range(depth)]
+            members = placed[np.argsort(labels, kind="stable")].reshape(depth, -1)
+        members = rng.permuted(members, axis=1)
+        members, more = members[:, :count], members[:, count:]
+        left_over += more.ravel().tolist()
         if limits.min_examples is None:
-            dealt = np.stack([rng.permutation(cluster) for cluster in members])
-            groups = [dealt[:, number].tolist() for number in range(count)]
+            groups = members.T.tolist()
         else:
-            groups = dealt_evenly(members, sizes, rng)
-        # Fewer are left over than there are groups, so no group gets two; with a minimum to reach, the poorest do.
-        if limits.min_examples is not None:
-            groups.sort(key=lambda group: examples_of(group, sizes))
-        for group, client in zip(groups, left_over.tolist(), strict=False):
-            group.append(client)
+            groups = dealt_evenly(members, sizes)
+        if self.left_over == "join":
+            # Fewer are left over than there are groups, so no group gets two; with a minimum to reach, the poorest do.
+            if limits.min_examples is not None:
+                groups.sort(key=lambda group: examples_of(group, sizes))
+            for group, client in zip(groups, left_over, strict=False):
+                group.append(client)
         return canonical(groups) if limits.min_examples is None else topped_up(groups, sizes, limits)
 
 
-def dealt_evenly(members: Sequence[Labels], sizes: Sequence[int], rng: np.random.Generator) -> list[list[int]]:
+def dealt_evenly(members: Labels, sizes: Sequence[int]) -> list[list[int]]:
     """One client of every cluster to every group, the larger ones to the groups that have the fewest examples so far.
 
     Paper: dealt at random; this is for a minimum of examples, which no random dealing of unlike sizes would keep.
     """
     all_sizes = np.asarray(sizes)
-    examples = np.zeros(len(members[0]), dtype=np.int64)
+    examples = np.zeros(members.shape[1], dtype=np.int64)
     groups: list[list[int]] = [[] for _ in examples]
     for cluster in members:
-        shuffled = rng.permutation(cluster)
-        largest_first = shuffled[np.argsort(-all_sizes[shuffled], kind="stable")]
+        largest_first = cluster[np.argsort(-all_sizes[cluster], kind="stable")]
         for number, client in zip(np.argsort(examples, kind="stable").tolist(), largest_first.tolist(), strict=True):
             groups[number].append(client)
             examples[number] += all_sizes[client]
