@@ -68,7 +68,7 @@ def engine_of(folder: Path) -> dict:
 )
 def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
     speeds(*found)
-    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
     taken: list[dict] = []
     engine.choose = lambda settings: taken.append(dict(settings))  # so that nothing is started
@@ -78,7 +78,7 @@ def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
 
 def test_one_chain_is_never_given_to_workers_or_stacked(speeds):
     speeds(1.0, 2.0, 0.1)
-    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
     next(iter(train(fr.method(fedcyclic(), local=Sgd(batch=8), fraction=0.2), engine, rounds=1)))
     assert engine.settings == {"name": "inline", "threads": 1}
@@ -136,7 +136,7 @@ class Diary(Work):
 def test_workers_that_turn_out_slower_are_given_up_and_memories_stay(speeds, monkeypatch):
     speeds(1.0, 2.0, 1.0)
     monkeypatch.setitem(auto.KINDS, "pool", Idler)
-    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     task = Task.of(Mlp(hidden=(8,)), federation)
     algorithm = replace(fr.method(fedavg(), fraction=0.5), update=Diary())
     engine = Auto(federation, task, memory_limit=1.0)
@@ -166,7 +166,7 @@ class Idler(Inline):
 
 def test_the_explanation_names_every_way_with_its_time(speeds):
     speeds(1e-6, 0.5e-6, 0.2e-6)
-    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
     assert engine.settings == {"name": "auto"}
     next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
@@ -176,7 +176,7 @@ def test_the_explanation_names_every_way_with_its_time(speeds):
 
 
 def test_what_is_not_chosen_among_is_refused():
-    federation = Federation.split(digits(), Dirichlet(alpha=0.3), 12)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     with pytest.raises(BadInput, match="auto chooses among inline, pool, stacked, not 'auto'"):
         Auto(federation, Task.of(Mlp(hidden=(8,)), federation)).choose({"name": "auto"})
     with pytest.raises(BadInput, match=r"the engine inline cannot have \{'thread': 1\}: .*'thread'"):

@@ -162,7 +162,7 @@ def test_the_wide_model_has_what_it_is_for():
     ids=["small", "wide"],
 )
 def test_the_model_is_the_same_to_the_bit_as_inline_whatever_the_number_of_workers(model, local):
-    federation = Federation.split(digits(), Dirichlet(alpha=0.1), 12, SEED)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.1, deal="classes"), 12, SEED)
     algorithm = fr.method(fedseq(max_clients=2), local=local, fraction=1.0)
 
     def fingerprints(engine) -> list[str]:

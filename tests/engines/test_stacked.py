@@ -32,7 +32,7 @@ def really_stacked(caplog):
 @pytest.fixture(scope="module")
 def ragged() -> Federation:
     """Sizes from a handful to hundreds."""
-    return Federation.split(digits(), Dirichlet(alpha=0.1), 14, SEED)
+    return Federation.split(digits(), Dirichlet(alpha=0.1, deal="classes"), 14, SEED)
 
 
 def engines(federation, model, **settings) -> tuple[Inline, Stacked]:

@@ -23,7 +23,7 @@ TWO_STEPS = Sgd(steps=2, batch=0, lr=0.5)
 
 @pytest.fixture(scope="module")
 def federation() -> Federation:
-    return Federation.split(digits(), Dirichlet(alpha=0.3), 8, 1)
+    return Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 8, 1)
 
 
 @pytest.fixture

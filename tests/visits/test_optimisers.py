@@ -30,7 +30,7 @@ CLIENT = 3
 @pytest.fixture(scope="module")
 def federation() -> Federation:
     """Sizes from a handful to hundreds."""
-    return Federation.split(digits(), Dirichlet(alpha=0.1), 14, seed=5)
+    return Federation.split(digits(), Dirichlet(alpha=0.1, deal="classes"), 14, seed=5)
 
 
 @pytest.fixture(scope="module")

@@ -217,7 +217,7 @@ def test_fedrep_trains_the_head_alone_and_then_the_body_alone():
 
 @pytest.fixture(scope="module")
 def federation() -> Federation:
-    return Federation.split(digits(), Dirichlet(alpha=0.3), 8, 1)
+    return Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 8, 1)
 
 
 LOCAL = Sgd(batch=16, lr=0.1, momentum=0.5)

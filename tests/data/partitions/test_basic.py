@@ -30,7 +30,11 @@ def balanced(classes: int = 10, each: int = 50) -> Source:
 
 label_lists = st.lists(st.integers(0, 5), min_size=1, max_size=60)
 alphas = st.sampled_from([1e-320, 1e-6, 0.01, 0.5, 100.0, 1e12])
-cutters = st.one_of(st.just(Iid()), st.just(Shards(1)), st.builds(Dirichlet, alpha=alphas, draws=st.integers(1, 3)))
+cutters = st.one_of(
+    st.just(Iid()),
+    st.just(Shards(1)),
+    st.builds(Dirichlet, alpha=alphas, draws=st.integers(1, 3), deal=st.sampled_from(["clients", "classes"])),
+)
 
 
 @given(labels=label_lists, partition=cutters, seed=st.integers(0, 99), data=st.data())
@@ -68,6 +72,25 @@ def test_clients_go_to_classes_by_largest_remainder() -> None:
     assert seats(np.array([98, 1, 1]), 10).tolist() == [8, 1, 1]
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.5])
+def test_the_papers_clients_have_equally_many_examples_whatever_alpha(alpha: float) -> None:
+    # 500 clients of 100 images each (FedSeq journal 2024, Section IV-A), here a tenth of it
+    assert {len(part) for part in rows_of(Dirichlet(alpha), balanced(10, 500), 50)} == {100}
+
+
+def test_the_class_mix_of_a_client_is_a_draw_from_the_dirichlet_distribution() -> None:
+    # The sum of squared shares of Dir(alpha) over C classes is (alpha + 1) / (C alpha + 1) on average. Clients
+    # draw in random order, and a class has run out only for the last of them.
+    source = balanced(4, 2000)
+    mixes = [rows_of(Dirichlet(0.5), source, 100, seed)[:3] for seed in range(60)]
+    squares = [
+        ((np.bincount(source.train.labels[part], minlength=4) / len(part)) ** 2).sum()
+        for parts in mixes
+        for part in parts
+    ]
+    assert np.mean(squares) == pytest.approx(1.5 / 3, abs=0.04)
+
+
 def test_a_smaller_alpha_gives_fewer_classes_per_client() -> None:
     source = balanced()
 
@@ -85,19 +108,22 @@ def test_a_vanishing_alpha_gives_every_class_to_as_few_clients_as_possible() -> 
 
 def test_a_client_that_has_its_even_share_gets_nothing_of_the_next_class() -> None:
     # Two clients and three classes: whoever holds half of the examples after a class is skipped for the rest.
-    counts = Federation.split(balanced(3, 40), Dirichlet(1e-6, draws=1), 2).label_counts()
+    counts = Federation.split(balanced(3, 40), Dirichlet(1e-6, draws=1, deal="classes"), 2).label_counts()
     assert sorted(counts.sum(axis=1).tolist()) == [40, 80]
 
 
 def test_more_draws_make_the_sizes_more_even() -> None:
     source = balanced()
-    one = np.mean([np.std([len(p) for p in rows_of(Dirichlet(0.5, draws=1), source, 20, s)]) for s in range(10)])
-    many = np.mean([np.std([len(p) for p in rows_of(Dirichlet(0.5, draws=50), source, 20, s)]) for s in range(10)])
-    assert many < one
+
+    def spread(draws: int) -> float:
+        by_class = Dirichlet(0.5, draws=draws, deal="classes")
+        return float(np.mean([np.std([len(part) for part in rows_of(by_class, source, 20, s)]) for s in range(10)]))
+
+    assert spread(50) < spread(1)
 
 
 def test_the_smallest_client_has_at_least_as_many_examples_as_asked() -> None:
-    parts = rows_of(Dirichlet(0.05, smallest=10), balanced(), 40)
+    parts = rows_of(Dirichlet(0.05, smallest=10, deal="classes"), balanced(), 40)
     assert min(map(len, parts)) >= 10
 
 
@@ -137,7 +163,7 @@ def test_natural_clients_are_the_owners_in_order() -> None:
     assert [part.tolist() for part in rows_of(Natural(), source, 2)] == [[1, 4], [3]]
 
 
-@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0), Dirichlet(0.3), Shards()])
+@pytest.mark.parametrize("partition", [Iid(), Dirichlet(0), Dirichlet(0.3), Dirichlet(0.3, deal="classes"), Shards()])
 def test_the_seed_decides_the_split(partition: Partition) -> None:
     source = balanced()
     first, again, other = (Federation.split(source, partition, 20, seed=seed) for seed in (3, 3, 4))

@@ -18,6 +18,9 @@ SMALLEST_ALPHA = 1e-100
 LARGEST_ALPHA = 1e300
 """Beyond it a gamma variate overflows; from a million or so a Dirichlet split has no skew worth the name anyway."""
 
+BLOCK = 1000
+"""How many clients' mixes are drawn at once: enough to be quick, few enough to need little memory."""
+
 
 def checked(clients: int | None, examples: int, per_client: int = 1) -> int:
     """The number of clients, refused when there are too few examples for each to have `per_client`."""
@@ -148,3 +151,26 @@ def seats(stock: NDArray[np.int64], clients: int, least: int = 1) -> NDArray[np.
     while result.sum() > clients:
         result[np.argmax(np.where(result > least, result - quota, -np.inf))] -= 1
     return result
+
+
+def draw_mixes(
+    stock: NDArray[np.int64], sizes: NDArray[np.int64], alphas: NDArray[np.float64], rng: np.random.Generator
+) -> Counts:
+    """A class mix for every client, as whole numbers of examples that the stock of each class allows.
+
+    Clients draw in random order, so that what is left over in the end does not always go to the last ones.
+    """
+    left = stock.copy()
+    counts = np.zeros((len(sizes), len(stock)), dtype=np.int64)
+    order = rng.permutation(len(sizes))
+    for start in range(0, len(order), BLOCK):
+        block = order[start : start + BLOCK]
+        for client, logs in zip(block, log_weights(np.tile(alphas, (len(block), 1)), rng), strict=True):
+            wanted = int(sizes[client])
+            while wanted:
+                # Another turn only comes when a class has run out, so there are at most as many turns as classes.
+                taken = np.minimum(cut(wanted, shares(logs, left > 0), rng), left)
+                counts[client] += taken
+                left -= taken
+                wanted -= int(taken.sum())
+    return counts

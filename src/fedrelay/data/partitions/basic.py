@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 from fedrelay.data.federation import Rows, Source
 from fedrelay.data.partitions.apportion import (
     LARGEST_ALPHA,
+    SMALLEST_ALPHA,
     Counts,
     checked,
     cut,
     deal,
+    draw_mixes,
     fill_up,
     grouped,
     log_weights,
@@ -42,21 +45,26 @@ class Iid:
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Every class is dealt to the clients by a Dirichlet draw (FedSeq 2022, Sec. V; FedDyn 2021).
+    """Clients of equal sizes, each with a class mix of its own from Dir(alpha) (FedSeq 2022, Sec. IV; journal 2024).
 
-    A client that already holds its even share of the examples gets nothing of the next class. Of `draws` splits the
-    one with the most even sizes is kept. `alpha` = 0 is exactly one class per client. A client that would hold fewer
-    than `smallest` examples is given some of the largest client's.
+    Nobody gets an example twice; when a class runs out, a client takes more of the other classes of its mix. `alpha` =
+    0 is exactly one class per client. With `deal = "classes"` every class is dealt to the clients by a draw from
+    Dir(alpha), and sizes are unequal: a client that already holds its even share of the examples gets nothing of the
+    next class; of `draws` splits the one with the most even sizes is kept; a client that would hold fewer than
+    `smallest` examples is given some of the largest client's (FedELMY 2024 and the published code of FedSeq 2022).
     """
 
     alpha: float = 0.5
     draws: int = 100
     smallest: int = 1
+    deal: Literal["clients", "classes"] = "clients"
 
     def __post_init__(self) -> None:
         within("alpha of a Dirichlet split", self.alpha, least=0, most=LARGEST_ALPHA)
         within("draws of a Dirichlet split", self.draws, least=1)
         within("the smallest client of a Dirichlet split", self.smallest, least=1)
+        if self.deal not in ("clients", "classes"):
+            raise BadInput(f'deal of a Dirichlet split must be "clients" or "classes", not {self.deal!r}')
 
     def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
         labels = source.train.labels
@@ -64,6 +72,10 @@ class Dirichlet:
         if self.alpha == 0:
             return self._one_class_each(labels, client_count, rng)
         stock = np.bincount(labels, minlength=source.classes)
+        if self.deal == "clients":
+            sizes = np.diff(np.arange(client_count + 1) * len(labels) // client_count)
+            alphas = np.where(stock > 0, max(self.alpha, SMALLEST_ALPHA), 0.0)
+            return deal(labels, draw_mixes(stock, sizes, alphas, rng), rng)
         draws = max(1, min(self.draws, MOST_DRAWS // (client_count * len(stock))))
         best = min((self._draw(stock, client_count, rng) for _ in range(draws)), key=spread_of_sizes)
         return deal(labels, fill_up(best, self.smallest), rng)

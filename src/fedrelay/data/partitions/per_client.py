@@ -11,10 +11,10 @@ from fedrelay.data.federation import Rows, Source
 from fedrelay.data.partitions.apportion import (
     LARGEST_ALPHA,
     SMALLEST_ALPHA,
-    Counts,
     checked,
     cut,
     deal,
+    draw_mixes,
     grouped,
     log_weights,
     one_class_each,
@@ -23,9 +23,6 @@ from fedrelay.data.partitions.apportion import (
     shares,
 )
 from fedrelay.errors import BadInput, within
-
-BLOCK = 1000
-"""How many clients' mixes are drawn at once: enough to be quick, few enough to need little memory."""
 
 
 @dataclass(frozen=True)
@@ -191,26 +188,3 @@ class Domains:
             wrong = f"there is no {unknown[0]!r}" if unknown else f"{', '.join(self.order)} names one of them twice"
             raise BadInput(f"the order of the domains of {source.name}: {wrong}; they are {', '.join(names)}")
         return [names[name] for name in self.order]
-
-
-def draw_mixes(
-    stock: NDArray[np.int64], sizes: NDArray[np.int64], alphas: NDArray[np.float64], rng: np.random.Generator
-) -> Counts:
-    """A class mix for every client, as whole numbers of examples that the stock of each class allows.
-
-    Clients draw in random order, so that what is left over in the end does not always go to the last ones.
-    """
-    left = stock.copy()
-    counts = np.zeros((len(sizes), len(stock)), dtype=np.int64)
-    order = rng.permutation(len(sizes))
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
-        for client, logs in zip(block, log_weights(np.tile(alphas, (len(block), 1)), rng), strict=True):
-            wanted = int(sizes[client])
-            while wanted:
-                # Another turn only comes when a class has run out, so there are at most as many turns as classes.
-                taken = np.minimum(cut(wanted, shares(logs, left > 0), rng), left)
-                counts[client] += taken
-                left -= taken
-                wanted -= int(taken.sum())
-    return counts
