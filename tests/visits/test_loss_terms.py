@@ -88,8 +88,21 @@ def test_the_discrepancy_is_its_definition():
 def test_the_discrepancy_of_two_single_points_by_hand():
     # one point each, d² = 4, width 1: k(a, a) = k(b, b) = 1, k(a, b) = exp(-4 / 2)
     points = torch.tensor([[0.0, 0.0]]), torch.tensor([[2.0, 0.0]])
-    assert float(discrepancy(*points)) == pytest.approx(2 - 2 * np.exp(-2))
+    assert float(discrepancy(*points, (1.0,))) == pytest.approx(2 - 2 * np.exp(-2))
+    # the median of the only squared distance is itself: exp(-4 / 8)
+    assert float(discrepancy(*points)) == pytest.approx(2 - 2 * np.exp(-0.5))
     assert float(discrepancy(*points, (1.0, 2.0))) == pytest.approx(4 - 2 * np.exp(-2) - 2 * np.exp(-1))
+
+
+def test_the_kernel_is_not_saturated_however_far_apart_features_are():
+    # As wide as the features of a real batch: d² is about 2 · 50 · 10². A Gaussian of width 1 is flat there.
+    a, b = (torch.tensor(np.random.default_rng(seed).normal(seed, 10, size=(40, 50))) for seed in (0, 3))
+    for widths, steep in (((1.0,), False), ((), True)):
+        moving = a.clone().requires_grad_()
+        discrepancy(moving, b, widths).backward()
+        assert (float(moving.grad.norm()) > 1e-4) is steep
+    assert float(discrepancy(a, a)) == 0  # equal models
+    assert float(discrepancy(torch.ones(3, 2), torch.ones(3, 2))) == 0  # all rows the same
 
 
 @pytest.mark.parametrize("between", ["features", "logits"])
@@ -115,12 +128,12 @@ def test_fedmmd_holds_the_features_where_they_were(federation):
     x, _ = client.take(torch.arange(client.size), None)
 
     def moved(weight: float) -> float:
-        local = Sgd(epochs=5, batch=8, lr=0.3, terms=(Discrepancy(weight),))
+        local = Sgd(epochs=5, batch=8, lr=0.1, terms=(Discrepancy(weight),))
         found, _, _ = local(Baton(start), visit_of(federation, task))
         before, after = (ordinary(task, params).body(x).detach() for params in (start, found.params))
-        return float(discrepancy(after, before))
+        return float(discrepancy(after, before, (1.0,)))
 
-    assert moved(3.0) < 0.5 * moved(0.0)
+    assert moved(1.0) < 0.2 * moved(0.0)
 
 
 @pytest.mark.parametrize("objective", [Discrepancy(0.0), Discrepancy(0.0, "logits"), Distillation(0.0)])
@@ -292,7 +305,7 @@ def test_another_fusion_than_the_models_is_refused(federation):
     ("section", "values", "message"),
     [
         ("algorithm", {"name": "fedmmd", "weight": -1}, "weight must be at least 0"),
-        ("algorithm", {"name": "fedmmd", "widths": []}, "widths must have at least one width"),
+        ("algorithm", {"name": "fedmmd", "widths": [1], "kernel": "published"}, "published.*widths of its own"),
         ("algorithm", {"name": "fedmmd", "widths": [1, -2]}, "every one of widths must be above 0, not -2"),
         ("algorithm", {"name": "fedmmd", "between": "layers"}, "expected one of features, logits"),
         ("algorithm", {"name": "fedfusion", "operator": "sum"}, "expected one of conv, multi, single"),

@@ -9,7 +9,11 @@ from fedrelay.visits.loss_terms import Discrepancy
 
 
 def fedmmd(
-    *, weight: float = 0.1, between: Literal["features", "logits"] = "features", widths: tuple[float, ...] = (1.0,)
+    *,
+    weight: float = 0.1,
+    between: Literal["features", "logits"] = "features",
+    widths: tuple[float, ...] = (),
+    kernel: Literal["median", "published"] = "median",
 ) -> Change:
     """Clients keep their features distributed like the received model's (maximum mean discrepancy).
 
@@ -20,8 +24,10 @@ def fedmmd(
     Args:
         weight: how much the discrepancy counts beside the loss; 0 is FedAvg.
         between: what is compared.
-        widths: of the Gaussians that the kernel is a sum of.
+        widths: of the Gaussians that the kernel is a sum of, if you give some.
+        kernel: otherwise: one Gaussian, as wide as the median of the squared distances in the batch, or the nineteen
+            of the authors' code.
 
     Reference: [Yao et al. 2018](https://doi.org/10.1109/VCIP.2018.8698609)
     """
-    return Change(terms=(Discrepancy(weight, between, widths),))
+    return Change(terms=(Discrepancy(weight, between, widths, kernel),))

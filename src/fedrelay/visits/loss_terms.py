@@ -67,21 +67,26 @@ class Discrepancy(Term):
     mean discrepancy between both models' features of the batch (FedMMD: Yao et al. 2018).
 
     `between` = "logits" compares outputs instead, as the authors' code does; it works with every model. The kernel is a
-    sum of Gaussians of these `widths` (σ²). Paper: a radial basis function kernel whose width is left open, so 1 here;
-    the authors' code has nineteen from 1e-6 to 1e6, whose gradient is so steep that it wants a tiny lr.
+    Gaussian, or a sum of Gaussians of these `widths` (σ²). Paper: the width is left open. Features of a batch lie
+    hundreds apart, where a Gaussian of width 1 is 0 and has no gradient: so the width is the median of the squared
+    distances (`kernel` = "median"). "published" are the nineteen of the authors' code, from 1e-6 to 1e6, whose gradient
+    is so steep that it wants a tiny lr.
     """
 
     weight: float = 0.1
     between: Literal["features", "logits"] = "features"
-    widths: tuple[float, ...] = (1.0,)
+    widths: tuple[float, ...] = ()
+    kernel: Literal["median", "published"] = "median"
     stacks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         within("weight", self.weight, least=0)
         if self.between not in ("features", "logits"):
             raise BadInput(f"between must be features or logits, not {self.between!r}")
-        if not self.widths:
-            raise BadInput("widths must have at least one width; [1.0] works")
+        if self.kernel not in ("median", "published"):
+            raise BadInput(f"kernel must be median or published, not {self.kernel!r}")
+        if self.widths and self.kernel == "published":
+            raise BadInput(f'kernel = "published" has widths of its own: leave out widths = {list(self.widths)}')
         for width in self.widths:
             within("every one of widths", width, above=0)
 
@@ -96,6 +101,7 @@ class Discrepancy(Term):
         if not self.weight:
             return Effect()
         reference = looking_at(received, visit)
+        widths = AUTHORS_WIDTHS if self.kernel == "published" else self.widths
 
         def loss(batch: Batch) -> torch.Tensor:
             with torch.no_grad():
@@ -103,22 +109,29 @@ class Discrepancy(Term):
             pair = (batch.output, before.output) if self.between == "logits" else (batch.features, before.features)
             assert pair[0] is not None
             assert pair[1] is not None
-            return self.weight * discrepancy(pair[0].flatten(0, -2), pair[1].flatten(0, -2), self.widths)
+            return self.weight * discrepancy(pair[0].flatten(0, -2), pair[1].flatten(0, -2), widths)
 
         return Effect(losses=(loss,))
 
 
-def discrepancy(a: torch.Tensor, b: torch.Tensor, widths: Sequence[float] = (1.0,)) -> torch.Tensor:
+def discrepancy(a: torch.Tensor, b: torch.Tensor, widths: Sequence[float] = ()) -> torch.Tensor:
     """The squared maximum mean discrepancy of two samples (one a row): E k(a, a') + E k(b, b') - 2 E k(a, b).
 
-    The kernel k is the sum of the Gaussians exp(-d² / 2w) over all widths w.
+    The kernel k is the sum of the Gaussians exp(-d² / 2w) over all widths w; without any, the one whose width is the
+    median of the squared distances between two rows, which counts as a constant.
     """
     rows, size = torch.cat((a, b)), len(a)
-    squares = squared_distances(rows, exact=min(widths) < SMALL)
+    squares = squared_distances(rows, exact=bool(widths) and min(widths) < SMALL)
     k = torch.zeros_like(squares)
-    for width in widths:
+    for width in widths or (median_of(squares.detach()),):
         k = k + torch.exp(squares / (-2 * width))
     return k[:size, :size].mean() + k[size:, size:].mean() - 2 * k[:size, size:].mean()
+
+
+def median_of(squares: torch.Tensor) -> float:
+    """The median of the distances between different rows; 1 where they are all the same."""
+    above = torch.triu_indices(*squares.shape, offset=1)
+    return float(squares[above[0], above[1]].median()) or 1.0
 
 
 def squared_distances(rows: torch.Tensor, *, exact: bool) -> torch.Tensor:
