@@ -195,6 +195,8 @@ class State:
     """Of all clients together, whether they take part or not; those that are held out do not count."""
     groups: int = 0
     """Among how many groups the chains of the last round were drawn."""
+    slots: int = 1
+    """How many batons it had chains for, those that were lost among them."""
     described: tuple[Any, ...] = ()
     """What it took to describe the clients before the first round, as it will be counted in that round."""
 

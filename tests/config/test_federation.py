@@ -79,6 +79,16 @@ def test_exemplars_leave_the_test_set_and_become_public():
         federate({"name": "digits", "exemplars": 1000}, seed=0)
 
 
+def test_rare_classes_give_half_of_what_they_have_as_exemplars_and_it_is_said(caplog):
+    stock = np.bincount(federate({"name": "digits"}, seed=0)[0].test.labels)
+    asked = int(np.sort(stock)[3])  # too many for the four rarest digits
+    federation, _ = federate({"name": "digits", "exemplars": asked}, seed=0)
+    counts = np.bincount(federation.source.public.labels)
+    assert counts.tolist() == [asked if n > asked else n // 2 for n in stock.tolist()]
+    rare = int((stock <= asked).sum())
+    assert f"{rare} of 10 classes of digits have too few test examples for {asked} exemplars" in caplog.text
+
+
 def test_clients_can_have_test_parts_of_their_own_class_mix():
     values = {"name": "digits", "clients": 10, "partition": {"name": "dirichlet", "alpha": 0.0}, "client_tests": 0.2}
     federation, resolved = federate(values, seed=0)

@@ -161,7 +161,8 @@ def test_a_slot_whose_chain_fails_keeps_its_baton_and_the_others_are_merged_with
     lost = replace(algorithm, update=Fails(STEPS, 1, frozenset(chains[2].clients)))
     with pytest.warns(fr.DroppedClients):
         first, second, *_, last = states_of(lost, engine, 4)
-    assert [baton.weight for baton in first.batons] == [30, 30]  # the last slot has no baton of its own yet
+    assert [baton.weight for baton in first.batons] == [30, 30, 0]
+    assert torch.equal(first.batons[2].params, good.batons[0].params)  # its own: not what the others have become
     mean = (first.batons[0].params + first.batons[1].params) / 2
     np.testing.assert_allclose(model(first), mean, atol=1e-6)
     assert [baton.weight for baton in second.batons] == [60, 60, 30]
@@ -180,6 +181,17 @@ def test_a_chain_that_fails_in_a_merging_round_is_left_out_as_in_fedseq():
     with pytest.warns(fr.DroppedClients):
         inter = states_of(replace(every, update=broken), engine, 3)
     assert same_models(alone, inter)
+
+
+def test_a_chain_whose_clients_all_fail_costs_time_where_it_is_waited_for():
+    algorithm, engine = fr.method(fedseq(max_clients=3), local=STEPS, fraction=1.0), quadratics()
+    lost = algorithm.plan(start(algorithm, engine), seeds.rng(engine.seed, "plan", 1)).chains[0].clients
+    slow = Latency(Same(1e9), Given(tuple(1e-3 if client in lost else 1e3 for client in range(12))))
+    broken = replace(algorithm, update=Fails(STEPS, 1, frozenset(lost)))
+    with pytest.warns(fr.DroppedClients):
+        (state,) = states_of(broken, engine, 1, slow)
+    # three messages of the model's three numbers of four bytes, at 1e-3 Mbit/s
+    assert state.clock == pytest.approx(3 * 3 * 4 * 8 / 1e3, rel=1e-6)
 
 
 # --- a virtual clock --------------------------------------------------------------------------------------------------
@@ -307,6 +319,23 @@ def test_groups_grow_as_the_function_says_and_stop_at_the_clients():
     for groups in found:
         assert sorted(client for group in groups for client in group) == list(range(12))
         assert max(map(len, groups)) - min(map(len, groups)) <= 1
+
+
+@dataclass(frozen=True)
+class Falling:
+    """Fewer and fewer groups."""
+
+    least: int = 1
+
+    def __call__(self, round: int, /) -> int:
+        return max(7 - 2 * round, self.least)
+
+
+def test_a_growth_that_shrinks_is_followed_and_one_without_groups_refused():
+    found = groups_by_round(fr.method(fedseq2par(growth=Falling()), local=STEPS), quadratics(), 4)
+    assert [len(groups) for groups in found] == [5, 3, 1, 1]
+    with pytest.raises(BadInput, match="Falling wants in round 4 must be at least 1, not -1"):
+        groups_by_round(fr.method(fedseq2par(growth=Falling(-9)), local=STEPS), quadratics(), 4)
 
 
 def test_fedgsp_regroups_every_round_and_fedseq2par_only_when_the_number_grows():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedrelay import seeds
 from fedrelay.config import schema
@@ -25,11 +28,13 @@ from fedrelay.data import (
     thinned,
     with_validation,
 )
+from fedrelay.data.examples import Store
 from fedrelay.data.locate import data_folder
 from fedrelay.data.own import from_folder, from_table
 from fedrelay.data.sources import FILES
 from fedrelay.errors import BadInput, within
 
+LOG = logging.getLogger("fedrelay")
 Tables = dict[str, Any]
 
 CHOICES: dict[Any, schema.Table] = {Partition: PARTITIONS}
@@ -85,6 +90,18 @@ def keys_of(name: object) -> list[str]:
     return ["name", *schema.parameters(target, skip=given), "clients", *OPTIONS]
 
 
+def say_fewer(source: Source, public: Store, exemplars: int) -> None:
+    """Classes that are too rare for so many exemplars give half of their test examples, and the user is told."""
+    counts = np.bincount(public.labels, minlength=source.classes)
+    fewer = np.flatnonzero((counts < exemplars) & (np.bincount(source.test.labels, minlength=source.classes) > 0))
+    if len(fewer):
+        LOG.warning(
+            "[data].exemplars: %d of %d classes of %s have too few test examples for %d exemplars, so half of what "
+            "they have is taken (class %d: %d)",
+            *(len(fewer), source.classes, source.name, exemplars, fewer[0], counts[fewer[0]]),
+        )
+
+
 def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Source, Tables]:
     """Leave examples out; augment what is trained on; hold public exemplars out of the test set."""
     shares = {key: schema.convert(options.get(key, 1.0), float, f"[data].{key}") for key in ("share", "test_share")}
@@ -100,9 +117,10 @@ def prepare(source: Source, options: Mapping[str, Any], seed: int) -> tuple[Sour
         source = replace(source, train=source.train.with_transform(augmented(source)))
     if exemplars:
         try:
-            rest, public = hold_out(source, exemplars, seeds.rng(seed, "exemplars"))
+            rest, public = hold_out(source, exemplars, seeds.rng(seed, "exemplars"), allow_fewer=True)
         except BadInput as error:
             raise BadInput(f"[data].exemplars: {error}") from error
+        say_fewer(source, public, exemplars)
         source = replace(rest, public=public)
     return source, {"augment": augment, "exemplars": exemplars} | thin
 

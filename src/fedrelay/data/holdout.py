@@ -22,13 +22,13 @@ def hold_out(
 ) -> tuple[Source, Store]:
     """The source without `per_class` test examples of every class, and these: public exemplars (FedSeq 2022, Sec. IV).
 
-    `allow_fewer` takes half of a class that has too few (rare characters), instead of refusing.
+    `allow_fewer` takes half of a class that has too few (rare characters), instead of refusing, unless all have.
     """
     within("the number of exemplars per class", per_class, least=1)
     labels = source.test.labels
     stock = np.bincount(labels, minlength=source.classes)
     short = np.flatnonzero(stock <= per_class)
-    if len(short) and not allow_fewer:
+    if len(short) and not (allow_fewer and stock.max() > per_class):
         most = int(stock.min()) - 1
         works = f"the largest number that works is {most}" if most > 0 else "allow fewer for such classes"
         raise BadInput(

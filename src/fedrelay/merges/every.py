@@ -46,7 +46,8 @@ class Every(Merge):
         rounds = server["rounds"] + 1
         if rounds < self.rounds(state):
             slots = {number: summed(outcome) for number, outcome in slots.items()}
-            count = 1 + max(*slots, *(outcome.chain.slot for outcome in state.waiting), 0)
+            # A slot whose chains were all lost keeps the merged model, as one of its own.
+            count = max(state.slots, 1 + max(*slots, *(outcome.chain.slot for outcome in state.waiting), 0))
             batons = tuple(baton_of(slots.get(number), merged) for number in range(count))
             return replace(state, batons=batons, server={**server, "rounds": rounds, "slots": slots})
         before = replace(state, batons=(merged,), server=server["merge"], waiting=())

@@ -30,7 +30,7 @@ class Regrouped(Plan):
     """As many groups as `growth` says, but no more than clients; every round a `fraction` of them train (FedGSP 2022,
     Alg. 1; FedSeq journal 2024, Alg. 1).
 
-    Groups are made anew `when` their number grows, or in every round. Without `shuffle` the clients of a group always
+    Groups are made anew `when` their number changes, or in every round. Without `shuffle` the clients of a group always
     train in the same order. With `exact`, more groups than clients are refused. With `equal`, all groups of a round
     count alike in the merge, and not by examples, where the sampler does not say otherwise. The next groups are made
     beside the round, so they cost no time where a core is free.
@@ -89,7 +89,7 @@ class Regrouped(Plan):
         """Whether the groups of this round are not those of the round before."""
         count, before = self.count(clients, round), self.count(clients, round - 1)
         # Everybody alone is the same however it is come by.
-        return count > before or (self.when == "every_round" and count < clients)
+        return count != before or (self.when == "every_round" and count < clients)
 
     def groups(self, traits: Traits, sizes: Sequence[int], seed: int, round: int) -> Groups:
         """The groups that are made for this round: the same whenever and wherever they are made."""
@@ -98,7 +98,9 @@ class Regrouped(Plan):
 
     def count(self, clients: int, round: int) -> int:
         """How many groups there are in this round."""
-        return min(self.growth(round), clients)
+        wanted = self.growth(round)
+        within(f"the number of groups that {type(self.growth).__name__} wants in round {round}", wanted, least=1)
+        return min(wanted, clients)
 
 
 def counting_alike(chain: Chain, chains: Sequence[Chain]) -> Chain:

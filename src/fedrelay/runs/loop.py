@@ -163,11 +163,14 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
     merge = algorithm.merge.fitted(engine.task, engine.seed)
     exchanges, model = merge.exchanges(state), state.batons[0].params
-    clock = max((outcome.finished_at for outcome in ready), default=state.clock)
+    # Whoever waits for every chain also waits for one that is lost, until it is known to be.
+    awaited = outcomes if algorithm.barrier is None or not ready else ready
+    clock = max((outcome.finished_at for outcome in awaited), default=state.clock)
     clock += 0.0 if pace is None else pace.exchanging(exchanges, costs.size_of(model, home))
     back = [*ready, *(outcome for outcome in outcomes if not outcome.reports)]  # who is late teaches nothing yet
     memo = algorithm.plan.learn(planned, back)
-    known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups)
+    slots = max([state.slots if state.waiting else 1, *(1 + chain.slot for chain in planned.chains)])
+    known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups, slots=slots)
     merged = merge(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")

@@ -123,6 +123,15 @@ def test_one_class_goes_round_the_classes_and_nobody_shares() -> None:
     assert len(np.unique(np.concatenate(parts))) == 500
 
 
+def test_clients_of_one_class_can_follow_one_another() -> None:
+    source = balanced(10, 50)
+    parts = rows_of(OneClass(size=5, order="by_class"), source, 100)
+    assert all(source.train.labels[part].tolist() == [client // 10] * 5 for client, part in enumerate(parts))
+    assert len(np.unique(np.concatenate(parts))) == 500
+    with pytest.raises(BadInput, match=r'order.*"in_turn" or "by_class"'):
+        OneClass(order="up")  # type: ignore[arg-type]
+
+
 def test_domains_are_dealt_in_turn_in_the_order_asked_for() -> None:
     # FedELMY's Table 6: photo, art, cartoon, sketch, photo, art, cartoon, sketch.
     owners = [0] * 10 + [1] * 11 + [2] * 12 + [3] * 13

@@ -386,6 +386,8 @@ def test_the_default_distance_is_the_one_the_papers_found_best_and_the_grouper_c
     assert Grouping(Confidence(), None, Greedy()).measure == KullbackLeibler()
     assert Grouping(ClassifierWeights(), None, Greedy()).measure == Cosine()
     assert Grouping(Confidence(), None, KMeans()).measure == Euclidean()
+    assert Grouping(ClassifierWeights(), None, KMeans()).measure == Euclidean()
+    assert Grouping(ClassifierWeights(), None, Icg()).measure == Euclidean()
     assert Grouping(ClassHistogram(), None, Icg()).measure == Euclidean()
 
 

@@ -28,7 +28,7 @@ from fedrelay.plans.sampling import (
     by_clusters,
     weight_variance,
 )
-from fedrelay.plans.sampling.urns import cut
+from fedrelay.plans.sampling.urns import by_size, cut, multinomial
 
 
 @st.composite
@@ -115,6 +115,12 @@ def test_by_size_draws_nobody_more_than_twice_beyond_the_whole_part_of_their_sha
     for i, p in enumerate(chances_of(sizes)):
         assert sum(row[i] > 0 for row in r) <= math.floor(m * p) + 2
         assert sum(row[i] == 1 for row in r) >= math.floor(m * p)
+
+
+def test_sizes_that_no_whole_number_of_an_array_can_hold_are_refused():
+    for scheme in (by_size, multinomial):
+        with pytest.raises(BadInput, match=r"the sizes add up to 9223372036854775808 examples: below 2\^63 works"):
+            scheme([2**62, 2**62], 1)
 
 
 def test_by_size_is_the_worked_example_of_five_clients():

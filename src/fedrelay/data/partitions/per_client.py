@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,7 @@ class QuantitySkew:
                 f"found {len(self.sizes)} sizes and {len(self.clients_each)} numbers"
             )
         within("the smallest size of a quantity skew", min(self.sizes), least=1)
+        within("the largest size of a quantity skew", max(self.sizes), most=2**40)
         within("the smallest number of clients of one size", min(self.clients_each), least=1)
 
     def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
@@ -114,13 +116,18 @@ class QuantitySkew:
 class OneClass:
     """Client i has `size` examples of class i, i + 1, …, round and round (clustered sampling 2021, MNIST study).
 
-    Paper: 100 clients of one digit with 500 training examples each, so 10 clients of each digit.
+    Paper: 100 clients of one digit with 500 training examples each, so 10 clients of each digit. With `order` =
+    "by_class" the clients of a class follow one another, as in the authors' code: there the sampler `by_size`, which
+    fills its urns in the order of clients of equal size, sees all ten digits in a round (Fig. 1).
     """
 
     size: int = 500
+    order: Literal["in_turn", "by_class"] = "in_turn"
 
     def __post_init__(self) -> None:
         within("the size of a client of one class", self.size, least=1)
+        if self.order not in ("in_turn", "by_class"):
+            raise BadInput(f'order of clients of one class must be "in_turn" or "by_class", not {self.order!r}')
 
     def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
         labels = source.train.labels
@@ -136,6 +143,9 @@ class OneClass:
             )
         decks = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
         turn = np.arange(client_count) // len(classes)
+        if self.order == "by_class":
+            sorted_by_class = np.argsort(place, kind="stable")
+            place, turn = place[sorted_by_class], turn[sorted_by_class]
         return [
             np.sort(decks[own][number * self.size : (number + 1) * self.size])
             for own, number in zip(place, turn, strict=True)

@@ -9,13 +9,14 @@ import numpy as np
 
 from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.distances import DISTANCES, Distance, Euclidean, name_of
-from fedrelay.plans.grouping.groupers import GROUPERS, Greedy, Grouper, Random
+from fedrelay.plans.grouping.groupers import GROUPERS, Greedy, Grouper, KMeans, Random
 from fedrelay.plans.grouping.groups import Groups, Limits
+from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits, gather
 from fedrelay.types import Kind, Survey, Trait, Work
 
 BEST: dict[Kind, str] = {"weights": "cosine", "shares": "kl", "counts": "kl", "information": "normalised_cosine"}
-"""The distance that the papers found best for each kind of trait, where the grouper can work with it."""
+"""The distance that the papers found best for each kind of trait, in greedy groups."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ class Grouping:
 
     @property
     def measure(self) -> Distance:
-        """The distance; where none is given, the one the papers found best for the trait."""
+        """The distance; where none is given, Euclidean for groupers that compute centroids, as in their papers, and for
+        others the one the papers found best for the trait."""
         if self.distance is not None:
             return self.distance
-        best = "" if self.traits is None else BEST[self.traits.kind]
+        best = "" if self.traits is None or isinstance(self.grouper, KMeans | Icg) else BEST[self.traits.kind]
         return DISTANCES[best]() if best in self.grouper.needs else Euclidean()
 
     def trained_like(self, local: Work) -> Grouping:

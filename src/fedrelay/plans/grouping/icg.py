@@ -53,10 +53,7 @@ class Icg:
         members = rng.permuted(members, axis=1)
         members, more = members[:, :count], members[:, count:]
         left_over += more.ravel().tolist()
-        if limits.min_examples is None:
-            groups = members.T.tolist()
-        else:
-            groups = dealt_evenly(members, sizes)
+        groups = members.T.tolist() if limits.min_examples is None else dealt_evenly(members, sizes)
         if self.left_over == "join":
             # Fewer are left over than there are groups, so no group gets two; with a minimum to reach, the poorest do.
             if limits.min_examples is not None:

@@ -157,6 +157,8 @@ def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
     if known.smallest < 1:
         place = next(place for place, size in enumerate(known.sizes) if size < 1)
         raise BadInput(f"client or group {place} has no examples, so it cannot be drawn by size: leave it out")
+    if known.total >= 2**63:
+        raise BadInput(f"the sizes add up to {known.total} examples: below 2^63 works")
     return known.sizes
 
 
