@@ -79,8 +79,8 @@ def levelled(x: NDArray[Any], least: float, most: float) -> Floats:
 class Augment:
     """In training a random crop of the image with a black border, flipped left to right half of the time; then scaled.
 
-    Paper: RandomCrop(32, padding 4), flip, Normalize, drawn anew at every access (FedSeq 2022, its published code). The draws come
-    from the generator of the visit only, so they depend on neither engine nor worker.
+    As in the published code of FedSeq 2022: RandomCrop(32, padding 4), flip, Normalize, drawn anew at every access.
+    The draws come from the generator of the visit only, so they depend on neither engine nor worker.
     """
 
     mean: tuple[float, ...] = CIFAR_MEAN
