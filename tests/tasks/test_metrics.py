@@ -61,6 +61,19 @@ def test_of_several_classes():
     assert {name: found(name, SEVEN, SCORES, CLASSES) for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
+def test_word_accuracy_leaves_out_the_unknown_and_the_end():
+    words = ~np.isin(CLASSES.numpy(), (4, 6))  # the third last of seven classes, and the last
+    expected = sk.accuracy_score(CLASSES[words], CHANCES.argmax(-1)[words])
+    assert 0 < words.sum() < 90
+    assert found("word_accuracy", SEVEN, SCORES, CLASSES) == pytest.approx(expected)
+    padded = torch.where(torch.arange(90) % 2 == 0, CLASSES, PADDING)
+    kept = words & (np.arange(90) % 2 == 0)
+    expected = sk.accuracy_score(CLASSES[kept], CHANCES.argmax(-1)[kept])
+    assert found("word_accuracy", SEVEN, SCORES, padded) == pytest.approx(expected)
+    with pytest.raises(BadInput, match="leaves out class -3, but there are 2 classes"):
+        found("word_accuracy", Form("classes", 2), SCORES, CLASSES)
+
+
 @pytest.mark.parametrize("two_scores", [True, False])
 def test_of_two_classes_the_figures_are_those_of_class_1(two_scores):
     """As scikit-learn has it by default; whether the network has one output or a score for each class."""

@@ -29,6 +29,7 @@ from fedrelay.tasks.metrics import (
     Perplexity,
     Rmse,
     TopK,
+    WordAccuracy,
 )
 from fedrelay.tasks.parts import PRIVATE
 from fedrelay.tasks.predictors import (
@@ -89,6 +90,7 @@ __all__ = [
     "Task",
     "TopK",
     "Whole",
+    "WordAccuracy",
     "Workspaces",
     "evaluate",
     "evaluate_clients",

@@ -98,6 +98,36 @@ def right_signs(answer: torch.Tensor, target: torch.Tensor) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
+class WordAccuracy(Metric):
+    """Accuracy where the next word is a real one: targets among `without` do not count (Reddi et al. 2021).
+
+    Numbers below 0 count from the last class on. In a vocabulary of this package unknown is the third last class, and
+    the end of a sentence the last one.
+    """
+
+    without: tuple[int, ...] = (-3, -1)
+    name: ClassVar[str] = "word_accuracy"
+    higher_is_better: ClassVar[bool] = True
+    share: ClassVar[bool] = True
+    forms: ClassVar[tuple[FormName, ...]] = ("classes",)
+
+    def check(self, form: Form, /) -> None:
+        Metric.check(self, form)
+        for number in self.without:
+            if not -form.count <= number < form.count:
+                raise BadInput(f"the metric {self.name} leaves out class {number}, but there are {form.count} classes")
+
+    def tally(self, form: Form, /) -> Tally:
+        left_out = torch.tensor([PADDING, *(number % form.count for number in self.without)])
+
+        def right(answer: torch.Tensor, target: torch.Tensor) -> tuple[int, int]:
+            counted = ~torch.isin(target, left_out)
+            return int((answer.argmax(-1) == target)[counted].sum()), int(counted.sum())
+
+        return Mean(right)
+
+
+@dataclass(frozen=True)
 class TopK(Metric):
     """How often the right class is among the `k` that the model gives the highest scores."""
 
@@ -277,6 +307,7 @@ class OwnMetric(Metric):
 
 METRICS: dict[str, type[Metric]] = {
     "accuracy": Accuracy,
+    "word_accuracy": WordAccuracy,
     "top5": TopK,
     "f1": F1,
     "auroc": Auroc,
