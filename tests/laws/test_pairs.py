@@ -200,6 +200,7 @@ def test_a_pair_by_name_takes_and_tells_the_parameters_of_both():
     assert told == {
         "name": "fedseq+fedprox",
         "laps": 1,
+        "reshuffle": False,
         "mu": 0.2,
         "fraction": 1.0,
         "sampler": {"name": "uniform"},
@@ -215,7 +216,7 @@ def test_a_pair_by_name_takes_and_tells_the_parameters_of_both():
 def test_fedmmd_with_fedfusion_adds_the_discrepancy_of_the_fused_features():
     """Two steps of both by hand: the received features are held fast on one side of the fusion, and what the head gets
     is compared with what the received model's head would get."""
-    algorithm = fr.method(fedmmd(weight=5.0), fedfusion(), local=Sgd(steps=2, batch=0, lr=0.5))
+    algorithm = fr.method(fedmmd(weight=5.0, widths=(1.0,)), fedfusion(), local=Sgd(steps=2, batch=0, lr=0.5))
     federation = Federation.split(digits(), Dirichlet(alpha=0.0), 12, 1)
     task = adapted(algorithm, Task.of(Mlp(hidden=(8,)), federation))
     received, client = task.init(1), federation.client(0)

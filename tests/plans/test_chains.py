@@ -11,11 +11,13 @@ from fedrelay.plans.sampling import Usually, share, taking_part
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 
 
-def test_every_lap_visits_everybody_in_an_order_of_its_own():
-    hops = in_order(range(8), 3, np.random.default_rng(0))
+@pytest.mark.parametrize(("reshuffle", "orders"), [(False, 1), (True, 3)])
+def test_every_lap_visits_everybody_in_one_order_or_in_an_order_of_its_own(reshuffle, orders):
+    # FedSeq 2022, Alg. 1 shuffles in line 7, before the laps of line 9; the published code does in every lap
+    hops = in_order(range(8), 3, np.random.default_rng(0), reshuffle=reshuffle)
     laps = [hops[:8], hops[8:16], hops[16:]]
     assert all(sorted(lap) == list(range(8)) for lap in laps)
-    assert len({tuple(lap) for lap in laps}) == 3
+    assert len({tuple(lap) for lap in laps}) == orders
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from fedrelay.types import Trait
 def fedseq(
     *,
     laps: int = 1,
+    reshuffle: bool = False,
     traits: Trait | None = None,
     distance: Distance | None = None,
     grouper: Grouper | None = None,
@@ -25,6 +26,7 @@ def fedseq(
 
     Args:
         laps: how often a chain goes through its group in a round.
+        reshuffle: whether every lap has an order of its own, as in the published code.
         traits: what clients tell of their data; without, groups are random.
         distance: how unlike two clients are; by default what the papers found best for the trait.
         grouper: how groups are made of traits; by default greedily.
@@ -34,4 +36,6 @@ def fedseq(
     Reference: [Zaccone et al. 2022](https://arxiv.org/abs/2201.10899), Alg. 1
     """
     limits = limits_of(min_examples, max_clients, groups)
-    return Change(plan=Superclients(laps=laps, limits=limits, grouping=criteria(traits, distance, grouper)))
+    return Change(
+        plan=Superclients(laps=laps, reshuffle=reshuffle, limits=limits, grouping=criteria(traits, distance, grouper))
+    )

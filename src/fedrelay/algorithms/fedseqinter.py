@@ -10,6 +10,7 @@ from fedrelay.types import Trait
 def fedseqinter(
     *,
     laps: int = 1,
+    reshuffle: bool = False,
     period: int | None = None,
     traits: Trait | None = None,
     distance: Distance | None = None,
@@ -28,6 +29,7 @@ def fedseqinter(
 
     Args:
         laps: how often a chain goes through its group in a round.
+        reshuffle: whether every lap has an order of its own, as in the published code.
         period: rounds between two merges; by default the number of groups: by then a model has probably seen most data.
         traits: what clients tell of their data; without, groups are random.
         distance: how unlike two clients are; by default what the papers found best for the trait.
@@ -38,5 +40,5 @@ def fedseqinter(
     Reference: [Zaccone et al. 2022](https://arxiv.org/abs/2201.10899), Alg. 1 and Section III-C2
     """
     limits = limits_of(min_examples, max_clients, groups)
-    plan = Superclients(laps=laps, limits=limits, grouping=criteria(traits, distance, grouper))
+    plan = Superclients(laps=laps, reshuffle=reshuffle, limits=limits, grouping=criteria(traits, distance, grouper))
     return Change(plan=Handover(plan), every="groups" if period is None else period)

@@ -18,14 +18,15 @@ from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, W
 
 @dataclass(frozen=True)
 class Superclients(Plan):
-    """Groups are made once; every round a `fraction` of them train, each a chain in a new random order every lap
-    (FedSeq 2022, Alg. 1)."""
+    """Groups are made once; every round a `fraction` of them train, each a chain in a new random order (FedSeq 2022,
+    Alg. 1, line 7). With `reshuffle` every lap has an order of its own, as in the published code."""
 
     fraction: float | Usually = Usually()
     laps: int = 1
     limits: Limits = Limits(max_clients=10)
     grouping: Grouping = Grouping()
     sampler: Sampler = Uniform()
+    reshuffle: bool = False
 
     def __post_init__(self) -> None:
         sampling.check_fraction(self.fraction)
@@ -42,7 +43,7 @@ class Superclients(Plan):
         return {**start(groups, sizes, self.sampler, survey), "undescribed": traits.missing}
 
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
-        return chains_of_groups(state, self.fraction, self.laps, self.sampler, rng)
+        return chains_of_groups(state, self.fraction, self.laps, self.sampler, rng, reshuffle=self.reshuffle)
 
     def learn(self, planned: Planned, outcomes: Sequence[Outcome], /) -> Tree:
         return learn_from_groups(planned, self.sampler, outcomes)
@@ -74,7 +75,7 @@ class Singles(Plan):
 
 @dataclass(frozen=True)
 class Ring(Plan):
-    """One chain through a `fraction` of all clients, in a new random order every lap (FedCyclic) or in a fixed one.
+    """One chain through a `fraction` of all clients, in a new random order (FedCyclic) or in a fixed one.
 
     Uniform unless another sampler says who; being drawn twice or with another weight makes no difference in one chain.
     """
@@ -149,12 +150,21 @@ def draw(memo: Tree, fraction: float | Usually, sampler: Sampler, rng: np.random
 
 
 def chains_of_groups(
-    state: State, fraction: float | Usually, laps: int, sampler: Sampler, rng: np.random.Generator
+    state: State,
+    fraction: float | Usually,
+    laps: int,
+    sampler: Sampler,
+    rng: np.random.Generator,
+    *,
+    reshuffle: bool = False,
 ) -> Planned:
     """Draw groups; each becomes a chain that starts from the current model."""
     select, order = rng.spawn(2)
     groups, drawn = state.memo["groups"], draw(state.memo, fraction, sampler, select)
-    chains = [Chain(state.batons[0], in_order(groups[d.index], laps, order), weight=d.weight) for d in drawn.draws]
+    chains = [
+        Chain(state.batons[0], in_order(groups[one.index], laps, order, reshuffle=reshuffle), weight=one.weight)
+        for one in drawn.draws
+    ]
     return Planned(
         {**state.memo, "sampler": drawn.memo},
         chains,
@@ -182,6 +192,7 @@ def last_holder(outcome: Outcome) -> int | None:
     return outcome.reports[-1].client if outcome.reports else outcome.chain.holder
 
 
-def in_order(group: Sequence[int], laps: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """The hops of a chain: the group, shuffled anew for every lap."""
-    return tuple(int(client) for _ in range(laps) for client in rng.permutation(group))
+def in_order(group: Sequence[int], laps: int, rng: np.random.Generator, *, reshuffle: bool = False) -> tuple[int, ...]:
+    """The hops of a chain: the group shuffled, lap after lap in the same order unless every lap is shuffled anew."""
+    orders = [rng.permutation(group).tolist() for _ in range(laps if reshuffle else 1)]
+    return tuple(client for order in orders for client in order) * (1 if reshuffle else laps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -48,8 +49,9 @@ class Handover(Plan):
         # Samplers may draw fewer (who is drawn twice counts more) or, when all slots are idle, everybody.
         slots = idle[: len(drawn)] if running else range(len(drawn))
         drawn = elsewhere(drawn[: len(slots)], [came_from(state, slot) for slot in slots])
+        shuffled = partial(in_order, laps=self.groups.laps, rng=order, reshuffle=self.groups.reshuffle)
         chains = [
-            Chain(start_of(state, slot), in_order(groups[one.index], self.groups.laps, order), slot, one.weight)
+            Chain(start_of(state, slot), shuffled(groups[one.index]), slot, one.weight)
             for slot, one in zip(slots, drawn, strict=True)
         ]
         now_at = {slot: one.index for slot, one in zip(slots, drawn, strict=True)}

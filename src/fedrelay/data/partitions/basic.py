@@ -48,7 +48,7 @@ class Dirichlet:
     """Clients of equal sizes, each with a class mix of its own from Dir(alpha) (FedSeq 2022, Sec. IV; journal 2024).
 
     Nobody gets an example twice; when a class runs out, a client takes more of the other classes of its mix. `alpha` =
-    0 is exactly one class per client. With `deal = "classes"` every class is dealt to the clients by a draw from
+    0 is exactly one class per client. With `deal` = "classes" every class is dealt to the clients by a draw from
     Dir(alpha), and sizes are unequal: a client that already holds its even share of the examples gets nothing of the
     next class; of `draws` splits the one with the most even sizes is kept; a client that would hold fewer than
     `smallest` examples is given some of the largest client's (FedELMY 2024 and the published code of FedSeq 2022).

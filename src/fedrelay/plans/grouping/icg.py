@@ -24,7 +24,7 @@ class Icg:
 
     With K clients and M groups there are L = ⌊K/M⌋ clusters of ⌊K/L⌋ random clients (line 1), so that a cluster may
     have more clients than there are groups. Those whom no group took, and those outside all clusters, are the left
-    over: fewer than there are groups. Paper: in this round they do not train (`left_over = "rest"`); here they `join`
+    over: fewer than there are groups. Paper: in this round they do not train (`left_over` = "rest"); here they `join`
     the groups, one each, as in FedSeq journal 2024, Section III-B2.
     """
 
