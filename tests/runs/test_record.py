@@ -226,11 +226,24 @@ def test_an_interrupt_during_the_evaluation_loses_nothing(whole, tmp_path, monke
     assert timeless(tmp_path / "run") == timeless(whole[0])
 
 
-def test_a_longer_run_has_the_evaluations_it_would_have_had_at_once(tmp_path):
-    run_whole(tmp_path / "once", rounds=8, evaluate={"every": 3})
-    run_whole(tmp_path / "twice", rounds=4, evaluate={"every": 3})
-    list(recorder_in(tmp_path / "twice", rounds=8, evaluate={"every": 3}, resume=True).run())
+@pytest.mark.parametrize("evaluate", [{"every": 3}, {"every": 2, "sample": 50}])
+def test_a_longer_run_has_the_evaluations_it_would_have_had_at_once(tmp_path, evaluate):
+    run_whole(tmp_path / "once", rounds=8, evaluate=evaluate)
+    run_whole(tmp_path / "twice", rounds=4, evaluate=evaluate)
+    list(recorder_in(tmp_path / "twice", rounds=8, evaluate=evaluate, resume=True).run())
     assert timeless(tmp_path / "once") == timeless(tmp_path / "twice")
+
+
+def test_on_the_way_some_test_examples_are_tested_and_in_the_end_all(whole, tmp_path):
+    summary = run_whole(tmp_path / "run", evaluate={"every": 2, "sample": 50})
+    assert summary.params_sha256 == whole[1].params_sha256
+    found, of_all = (
+        [log.accuracy for log in timeless(folder) if log.metrics] for folder in (tmp_path / "run", whole[0])
+    )
+    assert found[-1] == of_all[-1]
+    assert found[:-1] != of_all[:-1]
+    assert all(accuracy * 50 == pytest.approx(round(accuracy * 50)) for accuracy in found[:-1])
+    assert run_whole(tmp_path / "more", evaluate={"every": 2, "sample": 10**6}).mean == whole[1].mean
 
 
 def test_rounds_without_a_checkpoint_are_refused_and_left_alone(tmp_path):

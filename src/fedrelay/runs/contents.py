@@ -195,7 +195,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         "undescribed": several(record(Undescribed)),
     },
     State: {
-        **dict.fromkeys(("round", "examples", "groups"), whole),
+        **dict.fromkeys(("round", "examples", "groups", "slots"), whole),
         **dict.fromkeys(("shared", "server", "memo"), tree),
         "batons": several(record(Baton), least=1),
         "waiting": several(record(Outcome)),

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+import torch
 from numpy.typing import NDArray
 
-from fedrelay import vectors
+from fedrelay import seeds, vectors
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.errors import BadInput, within
@@ -205,12 +206,13 @@ class Recorder:
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
         self._write_tables()
-        if logs and state.round < self.rounds and logs[-1].round % self.evaluate.every and logs[-1].metrics:
-            logs[-1] = replace(logs[-1], metrics={})  # it was tested only because it was the last
-            untested = [*lines[:-1], encode(logs[-1])]
+        on_the_way = self._on_the_way(logs[-1], state) if logs and state.round < self.rounds else None
+        if on_the_way is not None and on_the_way != logs[-1]:
+            logs[-1] = on_the_way
+            changed = [*lines[:-1], encode(on_the_way)]
             # A checkpoint that knows both lines comes first: a kill before or after the change leaves one it knows.
-            self._save(state, Noted(len(lines), (fingerprint(lines), fingerprint(untested))))
-            lines = untested
+            self._save(state, Noted(len(lines), (fingerprint(lines), fingerprint(changed))))
+            lines = changed
         self._lines.restart(lines)
         if state.round < self.rounds:
             for name in AT_THE_END:  # they are of an earlier end
@@ -233,13 +235,29 @@ class Recorder:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
         checkpoint.save(self._checkpoints, state, memories, noted or self._lines.noted())
 
+    def _on_the_way(self, log: RoundLog, state: State) -> RoundLog:
+        """The line of a round that was the last one, now that others follow it: it may have been tested only for that,
+        or on more examples."""
+        if log.round % self.evaluate.every:
+            return replace(log, metrics={})
+        return self._log(state) if self._some is not self.test else log
+
+    @cached_property
+    def _some(self) -> Store | None:
+        """What is tested on before the last round."""
+        if self.test is None or self.evaluate.sample is None or self.evaluate.sample >= len(self.test):
+            return self.test
+        chosen = seeds.rng(self.engine.seed, "tested").permutation(len(self.test))[: self.evaluate.sample]
+        return self.test.picked(torch.from_numpy(np.sort(chosen)))
+
     def _log(self, state: State) -> RoundLog:
         """What the last round did, with its test if it is one that is tested."""
         assert state.log is not None
         metrics: Mapping[str, float] = {}
-        if self.test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
+        test = self.test if state.round == self.rounds else self._some
+        if test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
             predictor = deployed(state, self.algorithm, self.engine)
-            metrics = figures_of(predictor, self.test, self._workspaces, self.federation)
+            metrics = figures_of(predictor, test, self._workspaces, self.federation)
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         return replace(state.log, classes=seen, metrics=finite)

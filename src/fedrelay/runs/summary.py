@@ -25,7 +25,8 @@ class Evaluate:
     the evaluations of the last `smooth` rounds, reaches a share of `target` (what one hopes for, such as the
     centralised result). The target of an error is reached from above: 90 % of 9 are 10. Without a target it is 1 for
     what lies between 0 and 1, and nothing is measured against it otherwise. `mean` (and `accuracy`) in the summary is
-    the mean of the `last` evaluations.
+    the mean of the `last` evaluations. Where the test set is very large, `sample` says how many of its examples, drawn
+    once from the seed of the run, are tested on the way; after the last round it is tested whole.
     """
 
     every: int = 5
@@ -34,8 +35,11 @@ class Evaluate:
     shares: tuple[float, ...] = (0.7, 0.8, 0.9)
     smooth: int = 5
     last: int = 5
+    sample: int | None = None
 
     def __post_init__(self) -> None:
+        if self.sample is not None:
+            within("sample", self.sample, least=1)
         within("every", self.every, least=1)
         if self.target is not None:
             within("target", self.target, above=0)
