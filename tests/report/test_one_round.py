@@ -113,6 +113,8 @@ def test_without_shares_nothing_is_said_of_a_target(tmp_path):
     run_folder(tmp_path / "run", **none)
     page = report.write([tmp_path / "run"], tmp_path / "page.html").read_text()
     assert "The target is" not in page
+    assert "Reaching the target" not in page
+    assert "What came out" in page
     assert '"target"' not in page[page.index('id="specs"') : page.index("</script>", page.index('id="specs"'))]
 
 
