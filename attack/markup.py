@@ -115,6 +115,7 @@ def tried(place: Path, where: str, name: str) -> tuple[str, list[tuple[str, tupl
     own = place / "trial"
     rmtree(own, ignore_errors=True)
     own.mkdir()
+    refused = False
     for arguments in PLACES[where](own, name):
         ended = command(arguments, own)
         if problem := complaint(ended, (0, 2)):
@@ -122,7 +123,8 @@ def tried(place: Path, where: str, name: str) -> tuple[str, list[tuple[str, tupl
         if codes := CONTROL.search(ended.said):
             line = ended.said[max(codes.start() - 40, 0) : codes.start() + 20]
             return f"{arguments[0]}: {codes[0]!r} reached the terminal: {line!r}", []
-        if ended.code:
-            return "", []
+        refused |= ended.code != 0
+    if refused:
+        return "", []
     tags = [tag for page in sorted(own.rglob("*.html")) for tag in Tags(page.read_text(encoding="utf-8")).found]
     return "", tags

@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ def dicoms() -> list[bytes]:
     made = pydicom.dataset.FileDataset("x", {}, file_meta=meta, preamble=b"\0" * 128)
     made.Rows, made.Columns, made.SamplesPerPixel, made.PhotometricInterpretation = 8, 8, 1, "MONOCHROME2"
     made.BitsAllocated, made.BitsStored, made.HighBit, made.PixelRepresentation = 16, 12, 11, 0
-    made.PixelData = bytes(128)
+    made.PixelData = np.arange(64, dtype="<u2").tobytes()
     return [written(lambda stream: made.save_as(stream, enforce_file_format=True))]
 
 
@@ -196,9 +196,11 @@ def archives(kind: str) -> list[bytes]:
             file.writestr("data/a.txt", b"a" * 500)
             file.writestr("data/b.txt", b"b")
 
-    def tarred(mode: str, stream: io.BytesIO) -> None:
+    def tarred(mode: str, links: bool, stream: io.BytesIO) -> None:
+        members = [("data/a.txt", ""), ("data/b.txt", "")]
+        members += [("data/link", "a.txt"), ("data/up", "../a.txt")] if links else []
         with tarfile.open(fileobj=stream, mode=mode) as file:
-            for name, link in (("data/a.txt", ""), ("data/link", "a.txt"), ("data/up", "../a.txt")):
+            for name, link in members:
                 member = tarfile.TarInfo(name)
                 member.size = 0 if link else 500
                 member.type, member.linkname = (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
@@ -206,7 +208,7 @@ def archives(kind: str) -> list[bytes]:
 
     if kind == "zip":
         return [written(zipped)]
-    return [written(lambda stream, mode=mode: tarred(mode, stream)) for mode in kind.split(",")]
+    return [written(partial(tarred, mode, links)) for mode in kind.split(",") for links in (False, True)]
 
 
 def unpacked(folder: Path) -> None:

@@ -31,6 +31,28 @@ def test_a_slice_of_every_attack_holds(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_every_reader_takes_a_whole_file_that_is_damaged_later(tmp_path):
+    """A file that is refused before it is damaged shows nothing; of archives, those with links are refused."""
+    program = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import warm
+folder = pathlib.Path(sys.argv[2])
+warm.prepare(folder)
+from readers import READERS
+for number, reader in enumerate(READERS):
+    own = folder / str(number)
+    own.mkdir()
+    reader.lay(own, reader.seeds()[0])
+    reader.read(own)
+print(len(READERS))
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, RUN.parent, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) == 29
+
+
 def test_an_attack_leaves_an_existing_folder_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     done = subprocess.run([sys.executable, RUN, "--out", tmp_path / "mine"], capture_output=True, text=True)
