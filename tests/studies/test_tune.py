@@ -143,14 +143,14 @@ def test_the_test_set_is_looked_at_once_and_only_for_the_best(tmp_path, monkeypa
     looked = []
 
     def counted(where, real):
-        def evaluate(predictor, examples, workspaces):
+        def figures_of(predictor, examples, *others):
             looked.append((where, len(examples)))
-            return real(predictor, examples, workspaces)
+            return real(predictor, examples, *others)
 
-        return evaluate
+        return figures_of
 
     for module in (record_module, tune_module):
-        monkeypatch.setattr(module, "evaluate", counted(module.__name__, module.evaluate))
+        monkeypatch.setattr(module, "figures_of", counted(module.__name__, module.figures_of))
     ranked = tune({**TABLES, "rounds": 2}, {"local.lr": [0.1, 0.5]}, tmp_path, quiet())
     federation = config.build({**TABLES, "data": {**TABLES["data"], "validation": 0.1}}).federation
     by_part = {where: {size for there, size in looked if there == where} for where, _ in looked}
@@ -228,6 +228,21 @@ def test_values_of_several_kinds_have_no_edge(tmp_path):
 def test_to_the_end_nobody_is_given_up(tmp_path):
     ranked = tune(TABLES, {"local.lr": [1e-6, 0.5]}, tmp_path, quiet(), to_the_end=True)
     assert [(trial.rounds, trial.stopped) for trial in ranked] == [(8, ""), (8, "")]
+
+
+def test_orders_of_one_pass_are_swept_and_nobody_who_is_done_is_hopeless(tmp_path):
+    algorithm = {"name": "sequential"}
+    local = {"epochs": 1, "batch": 16, "validation": 0.2}
+    tables = {**TABLES, "rounds": 1, "data": {"name": "digits", "clients": 3}, "algorithm": algorithm, "local": local}
+    orders = [[0, 1, 2], [2, 1, 0], "random"]
+    ranked = tune(tables, {"algorithm.order": orders, "local.lr": [1e-9, 0.01]}, tmp_path, quiet())
+    assert len(ranked) == 6
+    assert not any(trial.stopped for trial in ranked)
+    assert ranked[0].best > 2 * ranked[-1].best  # it would have been given up, had there been rounds left
+    kept = tomllib.loads((tmp_path / "2_1_0-0.01" / "config.toml").read_text())
+    assert kept["algorithm"]["order"] == [2, 1, 0]
+    page = (tmp_path / "report.html").read_text()
+    assert "Validation accuracy over order and lr" in page
 
 
 def test_the_deviation_over_seeds_stands_beside_the_mean(tmp_path):

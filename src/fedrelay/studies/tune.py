@@ -81,7 +81,7 @@ def tune(
             going = [trial for trial in trials if not trial.stopped]
             goal = max(round(rung * rounds), 1)
             advance(going, tables, goal, pool, display=display, all_=trials, data_dir=data_dir)
-            if rung < RUNGS[-1]:
+            if goal < rounds:  # of one round there is nothing left to save
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
     if not ranked[0].stopped:
