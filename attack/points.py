@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -61,9 +62,8 @@ def trial(folder: Path, case: Case, number: int, kind: str) -> Verdict:
     arguments = case.write(own)
     label = f"{case.name}, {kind} at operation {number}"
     ended = faults.at(number, kind, partial(action, own, arguments))
-    problem = ""
-    if kind not in faults.KILLS:
-        problem = spoken(ended)
+    missed = "it was not killed" if ended.code != -signal.SIGKILL else ""
+    problem = missed if kind in faults.KILLS else spoken(ended)
     let_an_hour_pass(own / "out")
     again = faults.once(partial(action, own, [*arguments, *case.again]))
     problem = problem or (f"going on: {again.said[-300:]}" if again.code else "")
