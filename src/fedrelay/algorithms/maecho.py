@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import nn
@@ -59,7 +59,7 @@ def maecho(*, step: float = 1.6, iterations: int = 50, scaled: bool = False, var
     if variant not in ("intended", "published"):
         raise BadInput(f"variant must be intended or published, not {variant!r}")
     merge = EchoMerge(step, iterations, scaled=scaled, variant=variant)
-    return Change(plan=Singles(), terms=(Projections(variant),), merge=merge, fraction=1.0)
+    return Change(plan=Singles(), terms=(Projections(variant),), merge=merge, fraction=1.0, rounds=1)
 
 
 # --- which layers there are
@@ -121,6 +121,7 @@ class Projections(Term):
     classes it has."""
 
     variant: Variant = "intended"
+    sends: ClassVar[bool] = True
 
     def adapt(self, task: Task, /) -> Task:
         for layer in layers_of(task)[0]:

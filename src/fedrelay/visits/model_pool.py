@@ -47,6 +47,12 @@ class ModelPool(Work):
                 f"{reading} takes the way that a model went for a sum of gradients, and a visit that trains a pool of "
                 "models sends their mean: only one of the two can be"
             )
+        sending = next((term for term in self.work.terms if term.sends), None)
+        if sending is not None:
+            raise BadInput(
+                f"{sending} sends something of one training, and a visit that trains a pool of models has several: "
+                "only one of the two can be"
+            )
 
     @property
     def keeps(self) -> tuple[str, ...]:

@@ -141,6 +141,8 @@ class Term(ABC):
     """Whether it works on several models at once, one a row: terms that look at batches do not."""
     reads_steps: ClassVar[bool] = False
     """Whether it takes the way the model went for a sum of gradients, which it is only under plain steps (SGD)."""
+    sends: ClassVar[bool] = False
+    """Whether it sends something of one training besides the model."""
 
     @property
     def keeps(self) -> tuple[str, ...]:
