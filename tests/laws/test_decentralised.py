@@ -24,6 +24,7 @@ from fedrelay.runs.latency import Given, Latency
 from fedrelay.runs.output import load_trained, read_weights
 from fedrelay.runs.record import Recorder
 from fedrelay.studies import tune
+from fedrelay.tasks import PerClient
 from fedrelay.types import State, Work
 
 PATH = Edges(((0, 1), (1, 2)))
@@ -237,6 +238,13 @@ def test_every_model_can_be_tested_and_then_all_are_left(tmp_path):
     expected = np.mean([accuracy(weights, recorder.test) for weights in several])
     assert recorder.summary().tested == "every client's model, on the whole test set: the mean"
     assert recorder.summary().final_accuracy == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("clients", "tested"), [(20, 20), (21, 11), (50, 17)])
+def test_of_many_clients_some_models_are_tested_and_that_is_said(clients, tested):
+    models = PerClient(torch.zeros(1), {client: torch.zeros(1) for client in range(clients)}, tested="each")
+    assert len(models.some) == tested <= 20
+    assert models.tests.startswith("every client's" if tested == clients else f"the models of {tested} of {clients}")
 
 
 def test_the_best_of_several_settings_is_tested_as_its_runs_were(tmp_path):

@@ -8,9 +8,6 @@ from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.tasks import OneModel, PerClient, Predictor, Workspaces, evaluate, evaluate_clients
 
-MOST_TESTED = 20
-"""The models of so many clients are tested where each would have to be tested on everything."""
-
 
 def figures_of(
     predictor: Predictor, test: Store, workspaces: Workspaces, federation: Federation | None = None
@@ -35,9 +32,7 @@ def clients_tested(
     if predictor.tested == "common":
         return evaluate(OneModel(predictor.common), test, workspaces)
     if predictor.tested == "each" or federation is None or federation.test_order is None:
-        clients = sorted(predictor.own)
-        some = clients[:: -(-len(clients) // MOST_TESTED)]
-        return evaluate_clients(predictor, ((client, test) for client in some), workspaces)
+        return evaluate_clients(predictor, ((client, test) for client in predictor.some), workspaces)
     rows = ((client, federation.client_test(client).rows) for client in range(len(federation)))
     parts = ((client, federation.test.picked(own)) for client, own in rows if len(own))
     return evaluate_clients(predictor, parts, workspaces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,8 @@ from fedrelay.tasks.workspaces import Workspaces
 from fedrelay.types import Tree, Vector
 
 EVALUATION_BATCH = 1024
+MOST_TESTED = 20
+"""The models of so many clients are tested where each would have to be tested on everything."""
 
 Outputs: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 """From a batch of inputs to what a network would return for them."""
@@ -174,11 +176,19 @@ class PerClient(Predictor):
 
     @property
     def tests(self) -> str:
+        some, every = len(self.some), len(self.own)
+        whose = "every client's model" if some == every else f"the models of {some} of {every} clients, each"
         return {
             "own": "every client's own model, on its test part if it has one: the mean",
-            "each": "every client's model, on the whole test set: the mean",
+            "each": f"{whose}, on the whole test set: the mean",
             "common": "the model that clients have in common",
         }[self.tested]
+
+    @property
+    def some(self) -> Sequence[int]:
+        """The clients whose models are tested where each would have to be tested on everything."""
+        clients = sorted(self.own)
+        return clients[:: max(-(-len(clients) // MOST_TESTED), 1)]
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
