@@ -14,13 +14,14 @@ from torch.nn import functional
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, adapted, cli, seeds, train
 from fedrelay.algorithms import fedfusion, fedov, fedseqinter
-from fedrelay.algorithms.fedov import SIZE, harder, masked, to_unknown
+from fedrelay.algorithms.fedov import SIZE, OutlierTerm, harder, masked, to_unknown
 from fedrelay.algorithms.outliers import KINDS, blurred, cropped, cut, erased, outliers, turned
 from fedrelay.data import Dirichlet, Examples, Iid, Source, diabetes, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp, MlpNorm, Network, Open, Own, SmallCnn
 from fedrelay.tasks import CrossEntropy, OpenSet, OpenSetVote, Workspaces, evaluate
 from fedrelay.types import Baton, Visit
+from fedrelay.visits.terms import Batch
 
 # --- the vote
 
@@ -105,6 +106,22 @@ def test_with_batchnorm_it_is_the_mean_over_images_and_outliers_in_one_batch():
     together = network(torch.cat((x, outliers(x, draw))))
     targets = torch.cat((y, torch.full_like(y, 10)))
     torch.testing.assert_close(loss, functional.cross_entropy(together, targets).item(), atol=1e-5, rtol=0)
+
+
+def test_every_model_of_a_pool_has_outliers_of_its_own():
+    federation = Federation.split(digits(), Iid(), 40)
+    term = OutlierTerm()
+    task = term.adapt(Task.of(MlpNorm((8,)), federation))
+    visit = Visit(federation.client(3), task, {}, {}, 1, 0, 7, Workspaces(task))
+    visit.workspaces.main.load(task.init(1), training=False)
+    x, y = visit.client.take(torch.arange(20), None)
+
+    def loss_of(part):
+        effect = term.begin(task.init(1), replace(visit, part=part))
+        seen = effect.run(x)
+        return effect.losses[0](Batch(x, y, seen.features, seen.output)).item()
+
+    assert loss_of(1) == loss_of(1) != loss_of(2)
 
 
 def many_classes(classes: int = 13, shape=(7, 5, 1), count: int = 130) -> Source:

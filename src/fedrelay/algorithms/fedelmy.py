@@ -45,7 +45,7 @@ def fedelmy(
         order: "random", a new one every round; "given", as clients are numbered; "by_size", large ones first;
             "by_domain", every domain in turn; or a list of all clients (or domains), by number or name.
         parallel: every client trains its pool from a random model of its own at the same time, and the mean of all
-            counts.
+            counts; there is no order then.
         distances: every client also tells how far the models of its pool are from one another (Fig. 10): one number
             for every two of them, of which the last client's go into the record.
 

@@ -25,6 +25,7 @@ from fedrelay.tasks import CrossEntropy, OpenSet, OpenSetVote, Task, unlike
 from fedrelay.types import Merge, Outcome, State, Vector, Visit
 from fedrelay.visits.loss_terms import check_features
 from fedrelay.visits.terms import Batch, Effect, Term
+from fedrelay.visits.training import labels
 
 Variant = Literal["intended", "published"]
 
@@ -59,7 +60,7 @@ def fedov(
         lowest: how many models vote on an image, those that find it least unknown; by default all.
         renormalise: whether every model gives away a whole vote, and not only what it does not keep for unknown.
         distil: whether the server teaches one model by the vote, with images that it makes as dense does; then every
-            further round is an epoch of that.
+            further round is an epoch of that, so say `rounds` too.
         variant: intended, or published: the authors' code, where nothing limits how far harder outliers may lead, and
             of more than ten classes one is never learned.
 
@@ -69,7 +70,7 @@ def fedov(
     if distil:
         merge = Student(joined=vote)
         return Change(plan=Once(), terms=(term,), merge=merge, predictor=taught_by_vote, fraction=1.0)
-    return Change(terms=(term,), merge=Voters(), predictor=ByVote(vote), fraction=1.0)
+    return Change(terms=(term,), merge=Voters(), predictor=ByVote(vote), fraction=1.0, rounds=1)
 
 
 # --- at the client
@@ -102,7 +103,7 @@ class OutlierTerm(Term):
         return wider
 
     def begin(self, received: Vector, visit: Visit, /) -> Effect:
-        draw = seeds.rng(visit.seed, "outliers", visit.round, visit.hop, visit.client.id)
+        draw = seeds.rng(visit.seed, "outliers", *labels(visit)[1:])
         workspace, unknown = visit.workspaces.main, visit.task.classes
         strange: list[torch.Tensor] = []
 
