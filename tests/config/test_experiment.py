@@ -284,3 +284,23 @@ def test_the_section_is_resolved_where_the_targets_are_no_classes_and_absent_whe
 def test_a_task_that_does_not_fit_is_refused_with_its_place(changes, message):
     with pytest.raises(BadInput, match=message):
         built(**changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("sequential", {"order": "sorted"}, "expected one of random, given, by_size, by_domain or a list"),
+        ("sequential", {"order": [0, "one", True]}, r"one of random, .*, not \[0, 'one', True\]"),
+        ("dfedavgm", {"tested": "all"}, "expected one of mean, each or a whole number, not 'all'"),
+    ],
+)
+def test_where_several_kinds_of_value_are_taken_a_refusal_names_them_all(name, setting, message):
+    with pytest.raises(BadInput, match=message):
+        config.build({"data": {"name": "digits"}, "model": {"name": "mlp"}, "algorithm": {"name": name, **setting}})
+
+
+@pytest.mark.parametrize("name", ["sequential", "fedelmy", "fedov", "maecho"])
+def test_methods_of_one_shot_have_one_round_unless_one_says_more(name):
+    tables = {"data": {"name": "digits", "clients": 3}, "model": {"name": "mlp"}, "algorithm": {"name": name}}
+    assert config.build(tables).tables["rounds"] == 1
+    assert config.build(tables | {"rounds": 3}).tables["rounds"] == 3

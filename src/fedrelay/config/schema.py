@@ -8,6 +8,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fedrelay.config import extensions
@@ -149,19 +150,19 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         if value == NONE and type(None) in parts:
             return None
         rest = [part for part in parts if part is not type(None)]
+        if len(rest) == 1:
+            return convert(value, rest[0], where)
         for part in rest:
-            try:
+            with suppress(BadInput):
                 return convert(value, part, where)
-            except BadInput:
-                if part is rest[-1]:
-                    raise
+        raise BadInput(f"{where}: expected {' or '.join(map(wanted, rest))}, not {value!r}")
     if origin in (tuple, Sequence):
         if not isinstance(value, list | tuple):
             raise BadInput(f"{where}: expected a list, not {value!r}")
         return tuple(convert(item, parts[0], where) for item in value)
     if origin is typing.Literal:
         if value not in parts:
-            raise BadInput(f"{where}: expected one of {', '.join(map(str, parts))}, not {value!r}")
+            raise BadInput(f"{where}: expected {wanted(hint)}, not {value!r}")
         return value
     if hint in (int, float) and isinstance(value, int) and abs(value) > LARGEST and not where.endswith("seed"):
         raise BadInput(f"{where}: expected a number below {LARGEST:.1g}, found one of {value.bit_length()} bits")
@@ -170,6 +171,16 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if inspect.isabstract(hint) or getattr(hint, "_is_protocol", False):
         raise BadInput(f"{where}: expected a name or a table with a name, not {value!r}")
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise BadInput(f"{where}: expected {words.get(hint, hint.__name__)}, not {value!r}")
+        raise BadInput(f"{where}: expected {wanted(hint)}, not {value!r}")
     return value
+
+
+def wanted(hint: Any) -> str:
+    """What a parameter of this type takes, in words."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if origin in (tuple, Sequence):
+        return f"a list ({wanted(parts[0])} each)"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return words[hint] if hint in words else str(getattr(hint, "__name__", hint))
