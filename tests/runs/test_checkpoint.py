@@ -22,6 +22,8 @@ TABLES = {
     "evaluate": {"every": 5},
     "engine": {"name": "inline"},
 }
+SETTINGS = {"metafed": {"iters": 4, "preparation": 2}, "dense": {"steps": 2, "batch": 8}}
+"""So that metafed has five rounds, and the server of dense little work."""
 PAIRS = [
     "fedseq+scaffold",
     "fedseq+feddyn",
@@ -34,6 +36,7 @@ PAIRS = [
 
 def experiment(name: str, folder: Path, *, resume: bool = False):
     settings = {"name": name} if name == "centralized" else {"name": name, "fraction": 0.5}  # clients come back
+    settings |= SETTINGS.get(name, {})
     models = {ALGORITHMS[part].model for part in name.split("+")} - {"mlp"} or {"mlp"}
     tables = {**TABLES, "model": {"name": models.pop(), "hidden": [6]}, "algorithm": settings}
     return config.build(tables).record(folder, resume=resume)

@@ -138,7 +138,8 @@ def test_the_fraction_of_the_file_reaches_every_run_and_unlike_work_is_told_ever
     runs = {"average": {}, "chains": {"algorithm": {"name": "fedcyclic", "laps": 3}}}
     algorithm = {"name": "fedprox", "fraction": 0.5, "mu": 0.1}
     tables = {key: value for key, value in TABLES.items() if key not in ("seeds", "reference")}
-    assert told(tmp_path, monkeypatch, {**tables, "rounds": 1, "algorithm": algorithm, "runs": runs}) == 0
+    tables |= {"rounds": 2, "evaluate": {"every": 1}}
+    assert told(tmp_path, monkeypatch, {**tables, "algorithm": algorithm, "runs": runs}) == 0
     out = tmp_path / "runs" / "methods"
     for name in runs:
         assert tomllib.loads((out / name / "config.toml").read_text())["algorithm"]["fraction"] == 0.5
