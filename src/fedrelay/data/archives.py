@@ -215,7 +215,9 @@ def _move(source: Path, target: Path) -> None:
     for entry in sorted(source.iterdir()):
         place = target / entry.name
         if entry.is_dir() and place.is_dir() and not place.is_symlink():
-            (place / UNFINISHED).touch()
+            mark = place / UNFINISHED
+            mark.unlink(missing_ok=True)  # also a link that somebody has put there: it is not followed
+            mark.touch(exist_ok=False)
             _move(entry, place)
             (place / UNFINISHED).unlink(missing_ok=True)
         elif place.is_dir():
