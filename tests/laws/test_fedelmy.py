@@ -14,7 +14,7 @@ import quadratics
 import torch
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
+from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
 from fedrelay.algorithms import dfedavgm, elmy, fedadam, fedcyclic, fedelmy, fedseq, maecho, scaffold, sequential
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline
@@ -68,6 +68,14 @@ def test_the_first_client_warms_up_the_initial_model_and_only_in_the_first_shot(
     method = fr.method(fedelmy(**PLAIN | {"models": 1}), local=STEPS)
     *_, second = train(method, again, rounds=2, state=warm)
     np.testing.assert_allclose(found[1], deployed(second).params, atol=1e-7)
+
+
+def test_shots_are_the_rounds_of_a_run_that_does_not_say_its_own():
+    tables = {"data": {"name": "digits", "clients": 4}, "model": {"name": "logistic"}, "engine": {"name": "inline"}}
+    few = {**tables, "algorithm": {"name": "fedelmy", "shots": 3}}
+    assert [config.build(one).tables["rounds"] for one in (few, {**few, "rounds": 2})] == [3, 2]
+    with pytest.raises(BadInput, match="shots must be at least 1, not 0"):
+        fedelmy(shots=0)
 
 
 def test_few_shots_begin_with_one_shot():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedrelay.algorithms.change import Change
 from fedrelay.algorithms.decentralised import decentralised
 from fedrelay.algorithms.sequential import ONE_SHOT
+from fedrelay.errors import within
 from fedrelay.merges import Mixing
 from fedrelay.plans import Order, Ring
 from fedrelay.visits.diversity import Apart, Diversity, Scaling
@@ -20,13 +21,14 @@ def fedelmy(
     apart: Apart = "norm",
     scaling: Scaling = "each",
     order: Order = "random",
+    shots: int = 1,
     parallel: bool = False,
     distances: bool = False,
 ) -> Change:
     """One pass over all clients: each trains several models, all unlike one another and none far from what it received,
     and sends on their mean.
 
-    `rounds` are the shots: 1 unless you say more. `[local] epochs` says how long every model trains.
+    `[local] epochs` says how long every model trains.
 
     When a job can run only once, or a few times, at every client: more from one pass, for `models` times the work.
 
@@ -44,6 +46,7 @@ def fedelmy(
             factor of d2 as in the published code ("published"), or not at all ("off").
         order: "random", a new one every round; "given", as clients are numbered; "by_size", large ones first;
             "by_domain", every domain in turn; or a list of all clients (or domains), by number or name.
+        shots: passes over all clients: the rounds of the run, unless `rounds` says another number.
         parallel: every client trains its pool from a random model of its own at the same time, and the mean of all
             counts; there is no order then.
         distances: every client also tells how far the models of its pool are from one another (Fig. 10): one number
@@ -61,7 +64,8 @@ def fedelmy(
         own=parallel,
         distances=distances,
     )
-    once = Change(fraction=1.0, rounds=1, local=ONE_SHOT)
+    within("shots", shots, least=1)
+    once = Change(fraction=1.0, rounds=shots, local=ONE_SHOT)
     if parallel:
         return pool + once + decentralised(Mixing(), "mean")
     return pool + once + Change(plan=Ring(order=order, least=2), serverless=True)

@@ -161,7 +161,7 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
     extensions.check_packages(tables.get("packages", {}))
     part = {section: section_of(tables, section) for section in SECTIONS}
-    usual_local, usual_rounds = usual_of(part["algorithm"].get("name"))
+    usual_local, usual_rounds = usual_of(part["algorithm"])
     usual = NUMBERS | ({} if usual_rounds is None else {"rounds": usual_rounds})
     numbers = {key: schema.convert(tables.get(key, default), int, key) for key, default in usual.items()}
     within("rounds", numbers["rounds"], least=1)

@@ -58,9 +58,13 @@ def with_fraction(resolved: Mapping[str, Any], clients: int) -> dict[str, Any]:
     return {**resolved, "fraction": usual_fraction(*changes).among(clients)}
 
 
-def usual_of(name: object) -> tuple[Training | None, int | None]:
-    """What these methods say of other sections where those are silent: how clients train, how many rounds there are."""
-    changes = [recipe() for recipe in recipes_of(name).values()]
+def usual_of(values: Mapping[str, Any]) -> tuple[Training | None, int | None]:
+    """What the methods of this section say of others where those are silent: how clients train, how many rounds there
+    are."""
+    changes: list[Change] = []
+    for recipe in recipes_of(values.get("name")).values():
+        own = {key: value for key, value in values.items() if key in schema.parameters(recipe)}
+        changes.append(schema.build(recipe, own, WHERE, CHOICES)[0])
     return usual_local(*changes), usual_rounds(*changes)
 
 
