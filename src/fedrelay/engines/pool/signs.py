@@ -15,7 +15,7 @@ NOWHERE = -1
 
 
 class Signs:
-    """That a worker lives, which chain it runs, and which client it is at. They cost it a tenth of a microsecond."""
+    """That a worker lives, which chain it runs, and which client it is at."""
 
     def __init__(self, block: Block) -> None:
         self.path = block.path
