@@ -171,23 +171,23 @@ CHANGES: tuple[Callable[[Tables, random.Random], None], ...] = (
 
 def flipped(text: bytes, rng: random.Random) -> bytes:
     changed = bytearray(text)
-    for _ in range(rng.choice((1, 2, 8))):
+    for _ in range(rng.choice((1, 2, 8)) if changed else 0):
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
 
 
 def cut(text: bytes, rng: random.Random) -> bytes:
-    return text[: rng.randrange(len(text))]
+    return text[: rng.randrange(len(text) + 1)]
 
 
 def doubled(text: bytes, rng: random.Random) -> bytes:
-    lines = text.splitlines(keepends=True)
+    lines = text.splitlines(keepends=True) or [b"\n"]
     place = rng.randrange(len(lines))
     return b"".join([*lines[:place], lines[place], *lines[place:]])
 
 
 def inserted(text: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(text))
+    place = rng.randrange(len(text) + 1)
     deep = 3000
     odd = (b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"[" * deep, b"\nx = " + b"[" * deep + b"]" * deep, b"\r", b"\x1b[2J")
     long = (
