@@ -163,7 +163,8 @@ class Watch:
             )
 
     def save(self) -> None:
-        self.facts["minutes"] = round((time.monotonic() - self.began) / 60, 1)
+        # Of all kinds, also those that an earlier part of the same hour has made.
+        self.facts["minutes"] = round(sum(row.seconds for row in self.tallies.values()) / self.lanes / 60, 1)
         tally.save(self.options.results, self.tallies, self.facts)
 
     def end(self) -> int:
