@@ -61,8 +61,15 @@ def command(arguments: Sequence[str], folder: Path, blow: Blow | None = None) ->
     return forked(call, blow)
 
 
-def forked(action: Callable[[], int | None], blow: Blow | None = None, *, room: int | None = None) -> Ended:
-    """Run the action in a child, with so many bytes of address space beyond what there is now."""
+def forked(
+    action: Callable[[], int | None],
+    blow: Blow | None = None,
+    *,
+    room: int | None = None,
+    patience: float = PATIENCE,
+) -> Ended:
+    """Run the action in a child, with so many bytes of address space beyond what there is now; it may take so many
+    seconds."""
     with tempfile.TemporaryFile() as said:
         began = time.monotonic()
         with warnings.catch_warnings():
@@ -71,7 +78,7 @@ def forked(action: Callable[[], int | None], blow: Blow | None = None, *, room: 
         if child == 0:
             inside(action, said.fileno(), room)
         memory: set[str] = set()
-        code = waited(child, began, blow, memory)
+        code = waited(child, began, blow, memory, patience)
         seconds = time.monotonic() - began
         left = leftovers(child, memory)
         said.seek(0)
@@ -114,7 +121,7 @@ def limit(room: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def waited(child: int, began: float, blow: Blow | None, memory: set[str]) -> int:
+def waited(child: int, began: float, blow: Blow | None, memory: set[str], patience: float) -> int:
     """Wait for a child, and strike when it is time; a child that hangs is ended."""
     struck = blow is None
     while True:
@@ -125,7 +132,7 @@ def waited(child: int, began: float, blow: Blow | None, memory: set[str]) -> int
         if blow is not None and not struck and passed >= blow.after:
             memory |= shared_memory(child)
             struck = strike(child, blow)
-        if passed > PATIENCE:
+        if passed > patience:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return 1000  # no exit code: it hung

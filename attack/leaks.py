@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import cases
-from child import forked, session
+from child import PATIENCE, forked, session
 from share import Share, Verdict
 
 WARM_UP = 0.1
@@ -26,7 +26,7 @@ CASES = (*cases.INLINE, *cases.STACKED)
 def runs(share: Share) -> Iterator[Verdict]:
     """One child makes all runs and measures itself; only what is measured comes back."""
     told = share.folder / "measured.jsonl"
-    ended = forked(lambda: inside(share, told))
+    ended = forked(lambda: inside(share, told), patience=share.left + PATIENCE)
     measured = [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
     if ended.code or not measured:
         yield Verdict("short runs", f"exit code {ended.code}: {ended.said[-400:]}")
