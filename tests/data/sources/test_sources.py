@@ -596,6 +596,13 @@ def test_a_damaged_or_wrong_svhn_file_is_named(tmp_path):
         svhn(tmp_path)
 
 
+def test_files_of_usps_without_a_digit_are_refused(tmp_path):
+    for name in ("usps.bz2", "usps.t.bz2"):
+        write(tmp_path / "usps" / name, bz2.compress(b""))
+    with pytest.raises(BadInput, match=r"usps.bz2: expected"):
+        usps(tmp_path)
+
+
 def test_usps_is_the_same_in_hdf5_and_in_the_format_of_libsvm(tmp_path):
     grey, labels = pixels(3, 256) / 255, np.array([0, 9, 4], dtype=np.int32)
     lines = [
