@@ -36,6 +36,7 @@ name = "inline"
         ("\0", "has nothing"),
         ("n" * 201, r"is too long \(201 bytes, at most 200\)"),
         ("ä" * 101, "is too long"),
+        ("\x1b[31mred", "has control characters"),
         ("con", "is reserved on Windows"),
         ("NUL.txt", "is reserved on Windows"),
         ("Com1", "is reserved on Windows"),

@@ -32,7 +32,7 @@ from fedrelay.studies import over_seeds
 from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Row, headline, markdown
-from fedrelay.studies.names import check_name, folder_name, refuse_links
+from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
 
@@ -132,6 +132,7 @@ def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Jo
         one = config.override(own, sets)
         alone = schema.convert(one.get("seed", config.NUMBERS["seed"]), int, f"run {name!r:.100}: seed")
         for seed in seeds if several else [alone]:
+            refuse_controls(name, f"run {name!r:.100}")
             folder = out / check_name(folder_name(name), f"run {name!r:.100}")
             place = folder / f"seed-{seed}" if several else folder
             jobs.append(Job(name, seed, {**one, "seed": seed}, place, tuple(left_out)))

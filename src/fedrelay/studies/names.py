@@ -26,6 +26,12 @@ def folder_name(text: str) -> str:
     return re.sub(r"[^\w.+=-]+", "_", text)
 
 
+def refuse_controls(name: str, what: str) -> None:
+    """Refuse a name that would steer a terminal in which it is shown."""
+    if any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in name.replace("\n", "").replace("\0", "")):
+        raise BadInput(f"{what[:200]} has control characters: give it another name")
+
+
 def check_name(name: str, what: str) -> str:
     """The name, if a folder can have it everywhere."""
     why = ""
