@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -289,6 +290,62 @@ def test_simulated_time_stands_beside_rounds_and_traffic_where_a_run_has_a_clock
     assert "simulated s to" in rendered(report.table([timed, plain]), 100)
     (figure,) = [one for one in figures.curves([timed, plain], ["timed", "plain"]) if one.key == "clock"]
     assert [trace["x"] for trace in figure.spec["data"]] == [[1, 3, 6, 16], []]
+
+
+def test_speed_up_stands_beside_the_rounds_and_compares_runs_of_one_seed(tmp_path):
+    """Rounds to 90 % as in FedSeq 2022, Table II: 4036 by FedAvg with one seed, 7649 with another."""
+    runs = [
+        report.load(run_folder(tmp_path / name / f"seed-{seed}", algorithm=method, rounds_to={"0.9": rounds}))
+        for name, method, seed, rounds in [
+            ("FedAvg", "fedavg", 0, 4036),
+            ("FedAvg", "fedavg", 1, 7649),
+            ("chains", "fedseq", 0, 594),
+            ("chains", "fedseq", 1, 991),
+            ("lost", "fedseq", 0, None),
+        ]
+    ]
+    runs = [replace(run, config={**run.config, "seed": int(run.name[-1])}) for run in runs]
+    columns = {(column.group, column.title): column for column in tables.reached(runs)}
+    cells = columns["Speed-up over FedAvg to", "90 %"]
+    assert cells.cells == ("1.00×", "1.00×", "6.79×", "7.72×", "–")
+    assert cells.best == {3}
+    other = tables.reached(runs, report.Against("lost"))
+    assert {c.cells for c in other if c.group == "Speed-up over lost to"} == {("–",) * 5}
+    with pytest.raises(BadInput, match="there is no run 'nobody' to measure"):
+        report.html(runs, against=report.Against("nobody"))
+    assert not any(column.group.startswith("Speed-up") for column in tables.reached(runs[2:]))
+
+
+def test_groups_are_counted_in_those_of_fedseq(tmp_path):
+    """FedSeq journal 2024, Table 5: 113 groups on average against 50 are 2.26 times as many."""
+    sizes = {"fedseq": (50, 50), "fedseq2par": (50, 176)}
+    runs = [
+        report.load(
+            run_folder(tmp_path / name, [line_of(i, 0.5, groups=n) for i, n in enumerate(groups, 1)], algorithm=name)
+        )
+        for name, groups in sizes.items()
+    ]
+    costs = {(column.group, column.title): column.cells for column in tables.costs(runs)}
+    assert costs["Groups", "mean number"] == ("50", "113")
+    assert costs["Groups", "times fedseq's"] == ("1.00×", "2.26×")
+
+
+def test_what_it_took_to_the_target_by_fedgsps_formulas_and_the_loss_have_columns(tmp_path):
+    to = {"computing_seconds": {"0.9": 1.5}, "communication_seconds": {"0.9": 90.0}, "traffic_bytes": {"0.9": 4e6}}
+    runs = [
+        report.load(run_folder(tmp_path / "known", estimates_to=to, mean_loss=0.453)),
+        report.load(run_folder(tmp_path / "old")),
+    ]
+    columns = {(column.group, column.title): column.cells for column in tables.estimated(runs)}
+    assert columns["Computing time to", "90 %"] == ("1.5 s", "–")
+    assert columns["Communication time to", "90 %"] == ("90.0 s", "–")
+    assert columns["Traffic to", "90 %"] == ("4.0 MB", "–")
+    assert tables.estimated(runs[1:]) == []
+    reached = {(column.group, column.title): column.cells for column in tables.reached(runs)}
+    assert reached["Test loss", "mean of last"] == ("0.453", "–")
+    page = report.html(runs)
+    assert "FedGSP" in page
+    assert "every visit by way of the server" not in report.html(runs[1:])
 
 
 def test_what_fedgsp_would_estimate_stands_with_the_costs(tmp_path):

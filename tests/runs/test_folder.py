@@ -124,6 +124,9 @@ def test_what_is_more_than_we_know_is_passed_over(tmp_path):
         ({"time_to": None}, "time_to should map shares"),
         ({"relayed": {"messages": "1", "bytes": 1}}, "relayed should say messages and bytes"),
         ({"estimates": {"traffic": "much"}}, "estimates should hold numbers"),
+        ({"estimates_to": {"traffic_bytes": {"0.7": "much"}}}, "estimates_to.traffic_bytes should map shares"),
+        ({"estimates_to": []}, "estimates_to should hold numbers by name and share"),
+        ({"mean_loss": "low"}, "mean_loss should be a number"),
         ({"params_sha256": 0}, "params_sha256 should be a text"),
     ],
 )
@@ -136,6 +139,7 @@ def test_a_summary_of_before_there_was_a_clock_has_none(tmp_path):
     found = summary_of(tmp_path)
     assert (found.final_loss, found.jump, found.parallelism, found.simulated_seconds) == (None,) * 4
     assert (found.rounds_to, found.traffic_to, found.time_to, found.estimates) == ({},) * 4
+    assert (found.mean_loss, found.estimates_to) == (None, {})
     assert (found.relayed, found.describing, found.depth) == (*({"messages": 0, "bytes": 0},) * 2, 0)
 
 

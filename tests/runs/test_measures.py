@@ -89,3 +89,30 @@ def test_a_slower_machine_takes_longer_in_proportion():
 def test_parallelism_is_the_mean_number_of_groups():
     assert measures.parallelism([10, 20, 60]) == 30
     assert measures.parallelism([]) is None
+
+
+def test_speed_up_is_that_of_the_papers_table():
+    """FedSeq 2022, Table II, CIFAR-10, α = 0: FedAvg took 4036 and 7649 rounds to 70 and 80 %, never got to 90 %."""
+    for method, printed in {(594, 991): (6.79, 7.72), (2229, 3914): (1.81, 1.95), (345, 581): (11.7, 13.17)}.items():
+        found = [measures.speed_up(rounds, base) for rounds, base in zip(method, (4036, 7649), strict=True)]
+        assert found == [pytest.approx(each, abs=0.01) for each in printed]
+    assert measures.speed_up(2047, None) is None
+    assert measures.speed_up(None, 4036) is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "fedseq", "printed"), [(104, 50, 2.09), (113, 50, 2.26), (383, 175, 2.19), (5966, 1900, 3.14)]
+)
+def test_the_parallelism_ratio_is_that_of_the_journals_table_5(mean, fedseq, printed):
+    """The paper's mean numbers of groups are rounded to whole ones."""
+    assert measures.parallelism_ratio(mean, fedseq) == pytest.approx(printed, abs=0.5 / fedseq + 0.005)
+    assert measures.parallelism_ratio(None, fedseq) is None
+
+
+def test_a_rolling_mean_takes_what_the_last_rounds_have():
+    points = [(1, 4.0), (2, 2.0), (5, 6.0), (6, 0.0), (8, 3.0)]
+    assert measures.rolling_mean(points, 1) == points
+    assert measures.rolling_mean(points, 3) == [(1, 4.0), (2, 3.0), (5, 6.0), (6, 3.0), (8, 1.5)]
+    assert measures.rolling_mean(points, 50) == [(1, 4.0), (2, 3.0), (5, 4.0), (6, 3.0), (8, 3.0)]
+    with pytest.raises(BadInput, match="rounds must be at least 1"):
+        measures.rolling_mean(points, 0)

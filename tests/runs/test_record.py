@@ -24,6 +24,7 @@ from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
 from fedrelay.runs import checkpoint, testing
+from fedrelay.runs.costs import Estimate
 from fedrelay.runs.json_files import dumps
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.rounds import Lines, encode, read_rounds
@@ -352,7 +353,7 @@ def log(round: int, accuracy: float | None) -> RoundLog:
 def test_a_summary_of_rounds_made_by_hand():
     logs = [log(r, a) for r, a in enumerate([0.1, 0.3, 0.5, None, 0.9, 0.7], start=1)]
     wanted = Evaluate(every=1, last=3, smooth=1, shares=(0.5,), target=0.8)
-    found = summarise("x", logs, wanted, estimates={}, params_sha256="")
+    found = summarise("x", logs, wanted, params_sha256="")
     assert found.accuracy == pytest.approx((0.5 + 0.9 + 0.7) / 3)
     assert found.best_accuracy == 0.9
     assert found.final_accuracy == 0.7
@@ -361,6 +362,36 @@ def test_a_summary_of_rounds_made_by_hand():
     assert found.traffic_to == {"0.5": 3 * 70}
     assert found.messages == {"server_to_client": 12, "client_to_server": 6, "client_to_client": 24, "total": 42}
     assert (found.examples, found.seconds, found.examples_per_second) == (120, 3.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("last_rounds", "mean"), [(1, 0.9), (2, 0.85), (5, (0.6 + 0.8 + 0.9) / 3), (100, (0.1 + 0.6 + 0.8 + 0.9) / 4)]
+)
+def test_the_mean_over_the_last_rounds_is_that_of_their_evaluations(last_rounds, mean):
+    """Every third of ten rounds is tested, and the last; the loss is averaged over the same rounds."""
+    tested = {3: 0.1, 6: 0.6, 9: 0.8, 10: 0.9}
+    logs = [
+        round_log(number, tested.get(number), 2 * tested[number] if number in tested else None)
+        for number in range(1, 11)
+    ]
+    wanted = Evaluate(every=3, last=1, last_rounds=last_rounds)
+    found = summarise("x", logs, wanted, params_sha256="")
+    assert (found.mean, found.accuracy, found.mean_loss) == (pytest.approx(mean),) * 2 + (pytest.approx(2 * mean),)
+
+
+def test_time_and_traffic_to_the_target_are_those_of_its_rounds():
+    """Two chains of five visits and ten examples; a model of 25 numbers, whose example takes 1000 operations."""
+    logs = [round_log(r, a, chains=2, visits=5, examples=10) for r, a in enumerate([0.1, 0.4, 0.7, 0.8], start=1)]
+    wanted = Evaluate(every=1, smooth=1, shares=(0.5, 0.8, 1.0), target=0.8)
+    found = summarise("x", logs, wanted, params_sha256="", estimate=Estimate(1000, 25))
+    assert found.rounds_to == {"0.5": 2, "0.8": 3, "1": 4}
+    by = found.estimates_to
+    assert by["traffic_bytes"] == {"0.5": 2 * 10 * 100, "0.8": 2 * 15 * 100, "1": 2 * 20 * 100}  # Eq. 17: 2 κKMR
+    assert by["communication_seconds"]["0.8"] == pytest.approx(8 * 15 * 100 * 2 / 567e6)
+    assert by["computing_seconds"]["0.8"] == pytest.approx(3 * (1000 * 5 + 25) / 567e9)
+    assert {name: shares["1"] for name, shares in by.items()} == found.estimates
+    never = summarise("x", logs, replace(wanted, target=1.0), params_sha256="", estimate=Estimate(1000, 25))
+    assert never.estimates_to["traffic_bytes"] == {"0.5": 3000, "0.8": 4000, "1": None}
 
 
 def test_a_round_is_read_back_as_it_was_written(tmp_path):
@@ -415,7 +446,7 @@ def test_an_error_reaches_its_target_from_above():
     values = [16.0, 9.0, 8.0, None, 4.0, 5.0]
     logs = [replace(log(r, None), metrics={} if v is None else {"mae": v}) for r, v in enumerate(values, start=1)]
     wanted = Evaluate(every=1, last=2, smooth=1, shares=(0.5, 0.8, 1.0), target=4.0)
-    found = summarise("x", logs, wanted, estimates={}, params_sha256="", headline=MAE)
+    found = summarise("x", logs, wanted, params_sha256="", headline=MAE)
     assert found.rounds_to == {"0.5": 3, "0.8": 5, "1": 5}
     assert (found.metric, found.higher_is_better, found.mean, found.best, found.final) == ("mae", False, 4.5, 4.0, 5.0)
     assert (found.accuracy, found.best_accuracy, found.final_accuracy) == (None, None, None)
@@ -424,14 +455,14 @@ def test_an_error_reaches_its_target_from_above():
 
 def test_an_error_without_a_target_is_measured_against_nothing():
     logs = [replace(log(1, None), metrics={"mae": 0.5})]
-    found = summarise("x", logs, Evaluate(every=1), estimates={}, params_sha256="", headline=MAE)
+    found = summarise("x", logs, Evaluate(every=1), params_sha256="", headline=MAE)
     assert (found.target, set(found.rounds_to.values())) == (None, {None})
 
 
 def test_the_accuracies_stay_beside_another_headline():
     logs = [replace(log(r, None), metrics={"f1": r / 10, "accuracy": 0.5 - r / 10}) for r in (1, 2)]
     headline = Headline("f1")
-    found = summarise("x", logs, Evaluate(every=1), estimates={}, params_sha256="", headline=headline)
+    found = summarise("x", logs, Evaluate(every=1), params_sha256="", headline=headline)
     assert (found.best, found.final) == (0.2, 0.2)
     assert (found.best_accuracy, found.final_accuracy) == (0.4, 0.3)
 
@@ -443,7 +474,9 @@ def test_what_is_measured_as_a_share_has_no_target_above_one():
         Evaluate(target=1.5).of(Headline())
 
 
-@pytest.mark.parametrize("bad", [{"every": 0}, {"target": 0.0}, {"shares": (2.0,)}, {"last": 0}, {"smooth": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"every": 0}, {"target": 0.0}, {"shares": (2.0,)}, {"last": 0}, {"last_rounds": 0}, {"smooth": 0}]
+)
 def test_evaluation_settings_out_of_range_are_refused(bad):
     with pytest.raises(BadInput, match="must be"):
         Evaluate(**bad)

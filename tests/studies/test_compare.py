@@ -14,9 +14,10 @@ import torch
 from fedrelay.cli import main
 from fedrelay.engines.pool.dispatch import CORES, cores
 from fedrelay.errors import BadInput
+from fedrelay.report import Against
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.studies.compare import workers
-from fedrelay.studies.compared import Row
+from fedrelay.studies.compared import Bases, Row, markdown
 from fedrelay.studies.overrides import merged
 
 TABLES = {
@@ -51,7 +52,12 @@ def test_all_runs_of_a_file_end_in_one_table(tmp_path, monkeypatch, capsys):
     reference = statistics.fmean(summary["accuracy"] for summary in found[0]["summaries"])
     assert all(summary["target"] == pytest.approx(reference) for row in found[1:] for summary in row["summaries"])
     text = (out / "results.md").read_text()
-    assert text.count("\n| ") == 1 + 1 + 3  # heading, rule, three runs
+    table = text.partition("\n\n")[2].partition("\n\n")[0]
+    assert table.count("| \n") + table.count("|\n") + 1 == 1 + 1 + 3  # heading, rule, three runs
+    fast = [row["speed_up"] for row in found]
+    assert set(fast[0].values()) == {None}  # a round of the reference is none of theirs
+    assert {value for value in fast[1].values() if value is not None} <= {1.0}
+    assert "In brackets after rounds: how many times as fast as fedavg." in text
     mean = statistics.fmean(summary["accuracy"] for summary in found[1]["summaries"])
     assert f"| fedavg | {mean:.1%} ± " in text
     assert (out / "report.html").is_file()
@@ -159,7 +165,7 @@ def test_runs_that_work_alike_are_not_remarked_on(tmp_path, monkeypatch, capsys)
 
 
 def test_figures_over_seeds_are_means_with_their_spread():
-    one = summarise("x", [], Evaluate(), estimates={}, params_sha256="")
+    one = summarise("x", [], Evaluate(), params_sha256="")
     row = Row(
         "x", (replace(one, accuracy=0.5, rounds_to={"0.8": 4}), replace(one, accuracy=0.7, rounds_to={"0.8": None}))
     )
@@ -168,9 +174,67 @@ def test_figures_over_seeds_are_means_with_their_spread():
     assert row.over_seeds(lambda summary: summary.rounds_to["0.8"], "{:.0f}".format) == "–"
 
 
+def row_of(name, method, rounds, groups=10.0, loss=0.5):
+    """A run of a table, from its rounds to 70, 80 and 90 %."""
+    one = summarise(method, [], Evaluate(), params_sha256="")
+    shares = dict(zip(("0.7", "0.8", "0.9"), rounds, strict=True))
+    return Row(name, (replace(one, rounds_to=shares, parallelism=groups, mean_loss=loss),))
+
+
+TABLE_II = [  # FedSeq 2022, CIFAR-10, α = 0
+    row_of("FedAvg", "fedavg", (4036, 7649, None), 500.0, 0.602),
+    row_of("FedSeq1", "fedseq", (594, 991, 2047), 50.0, 0.453),
+    row_of("FedSeq2Par", "fedseq2par", (345, 581, 1341), 113.0),
+]
+
+
+def test_speed_up_and_parallelism_are_written_as_in_the_papers_tables():
+    lines = [line.split(" | ") for line in markdown(TABLE_II, "x").splitlines() if line.startswith("| ")][2:5]
+    columns = markdown(TABLE_II, "x").splitlines()[2].split(" | ")
+    at = columns.index("rounds to 70%")
+    assert lines[0][at : at + 3] == ["4036 (1.00×)", "7649 (1.00×)", "– (–)"]
+    assert lines[1][at : at + 3] == ["594 (6.79×)", "991 (7.72×)", "2047 (–)"]
+    assert [line[columns.index("groups")] for line in lines] == ["500 (10.00×)", "50 (1.00×)", "113 (2.26×)"]
+    assert [line[columns.index("loss")] for line in lines[:2]] == ["0.602", "0.453"]
+    other = Bases.of(TABLE_II, Against("FedSeq1"))
+    assert other.speed_up(TABLE_II[0], "0.8") == pytest.approx(991 / 7649)
+
+
+def test_nobody_is_measured_against_one_of_several_that_could_be_meant():
+    rows = [row_of("a", "fedavg", (1, 2, 3)), row_of("b", "fedavg", (1, 2, 3))]
+    assert Bases.of(rows) == Bases()
+    assert Bases.of([*rows, row_of("FEDAVG", "fedprox", (2, 2, 2))]).speed.name == "FEDAVG"
+    assert Bases.of(rows[:1]) == Bases()  # there is nobody else
+    assert "(" not in markdown(rows, "x").splitlines()[4]
+    with pytest.raises(BadInput, match="there is no run 'c' to measure the others against: there is a, b"):
+        Bases.of(rows, Against("c"))
+
+
+def test_means_over_seeds_make_the_speed_up_and_a_seed_that_never_got_there_makes_none():
+    slow, fast = (
+        Row(n, tuple(row_of(n, n, r).summaries[0] for r in rounds))
+        for n, rounds in {"fedavg": ((10, 20, 30), (30, 20, None)), "fedprox": ((5, 5, 5), (5, 20, 5))}.items()
+    )
+    bases = Bases.of([slow, fast])
+    assert [bases.speed_up(fast, share) for share in ("0.7", "0.8", "0.9")] == [4.0, pytest.approx(1.6), None]
+
+
+def test_time_and_traffic_to_the_target_have_a_table_of_their_own():
+    known = {"computing_seconds": {"0.7": 1.25}, "communication_seconds": {"0.7": 90.0}, "traffic_bytes": {"0.7": 4e6}}
+    one, two, _ = TABLE_II
+    told = Row(one.name, (replace(one.summaries[0], estimates_to=known),))
+    lines = markdown([told, two], "x").splitlines()
+    start = lines.index("By FedGSP's formulas, every visit by way of the server:")
+    assert lines[start + 2].startswith("| run | computing s to 70% |")
+    assert lines[start + 4] == "| FedAvg | 1.25 | – | – | 90 | – | – | 4.0 | – | – |"
+    assert "FedGSP" not in markdown([one, two], "x")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"baseline": "fedavgg"}, "baseline 'fedavgg' is no run; did you mean 'fedavg'"),
+        ({"parallelism_baseline": 3}, "parallelism_baseline 3 is no run"),
         ({"runs": {}}, "there are no runs to compare"),
         ({"reference": "centralised"}, "reference 'centralised' is no run"),
         ({"seeds": [0, "one"]}, "seeds must be a list of whole numbers"),

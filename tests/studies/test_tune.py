@@ -15,6 +15,7 @@ from rich.console import Console
 from fedrelay import BadInput, config
 from fedrelay.cli import main
 from fedrelay.runs import record as record_module
+from fedrelay.runs.summary import Evaluate
 from fedrelay.studies import tune as tune_module
 from fedrelay.studies.trials import Attempt, Trial, advice, give_up_hopeless, trials_of
 from fedrelay.studies.tune import tune, values_of
@@ -114,7 +115,7 @@ def test_several_settings_are_combined(tmp_path):
 
 def test_a_trial_is_judged_by_the_mean_of_its_last_tests_over_all_seeds(tmp_path):
     (trial,) = trials_of({"local.lr": [1]}, tmp_path, seeds=(3, 4))
-    trial.last = 2
+    trial.evaluate = Evaluate(last=2)
     assert [attempt.folder for attempt in trial.attempts] == [tmp_path / "1" / "seed-3", tmp_path / "1" / "seed-4"]
     first, second = trial.attempts
     first.logs = [round_log(1, 0.9), round_log(2, None), round_log(3, 0.4), round_log(4, 0.6)]

@@ -133,6 +133,10 @@ def parser() -> argparse.ArgumentParser:
     page.add_argument(
         "--csv", type=Path, metavar="OUTDIR", help="also write rounds, summaries and clients as CSV there"
     )
+    text = "the run that speed-ups are measured against (default: FedAvg, if it is among them)"
+    page.add_argument("--baseline", metavar="NAME", help=text)
+    text = "the run that the number of groups is measured against (default: FedSeq, if it is among them)"
+    page.add_argument("--parallelism-baseline", metavar="NAME", help=text)
     targets.add_force(page)
     page.set_defaults(command=run_report)
 
@@ -183,7 +187,8 @@ def run_report(options: argparse.Namespace) -> int:
     targets.check_free(options.out, "--out", force=options.force)
     for name in report.CSV_FILES if options.csv else ():
         targets.check_free(options.csv / name, "--csv", force=options.force)
-    page = report.write(options.folders, options.out)
+    against = report.Against(options.baseline, options.parallelism_baseline)
+    page = report.write(options.folders, options.out, against=against)
     written = [page, *(report.write_csv(options.folders, options.csv) if options.csv else [])]
     clients = report.client_table([report.load(folder) for folder in dict.fromkeys(options.folders)])
     if clients is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedrelay.report.against import Against
 from fedrelay.report.page import html, write
 from fedrelay.report.rows import CSV_FILES, clients, frame, summaries, write_csv
 from fedrelay.report.terminal import client_table, table
@@ -9,6 +10,7 @@ from fedrelay.runs.folder import Run, load
 
 __all__ = [
     "CSV_FILES",
+    "Against",
     "Run",
     "client_table",
     "clients",

@@ -13,6 +13,7 @@ from rich import filesize
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog, Summary
+from fedrelay.runs.measures import parallelism
 from fedrelay.runs.summary import tests_of, totals
 from fedrelay.tasks import LOSS, METRICS, Headline
 
@@ -91,6 +92,12 @@ def planned(run: Run) -> int | None:
     return rounds if isinstance(rounds, int) else None
 
 
+def planned_seed(run: Run) -> int | None:
+    """Of all that is random in the run."""
+    seed = run.config.get("seed")
+    return seed if isinstance(seed, int) else None
+
+
 def shares(runs: Sequence[Run]) -> list[str]:
     """The shares of the target that any run was measured against, from small to large."""
     found = {key for run in runs if run.summary for key in (*run.summary.rounds_to, *run.summary.traffic_to)}
@@ -163,9 +170,14 @@ def estimate(run: Run, key: str) -> float | None:
     return run.summary.estimates.get(key) if run.summary else None
 
 
+def estimate_to(run: Run, share: str, key: str) -> float | None:
+    """Until the share of the target was reached, by FedGSP's formulas."""
+    return run.summary.estimates_to.get(key, {}).get(share) if run.summary else None
+
+
 def groups(run: Run) -> float | None:
     """The mean number of groups."""
-    return sum(log.groups for log in run.rounds) / len(run.rounds) if run.rounds else None
+    return parallelism([log.groups for log in run.rounds])
 
 
 def hops(run: Run) -> list[int]:
@@ -226,6 +238,11 @@ def best(run: Run, by: Headline) -> float | None:
 
 def mean_of_last(run: Run, by: Headline) -> float | None:
     return run.summary.mean if run.summary is not None and run.summary.metric == by.name else None
+
+
+def mean_loss(run: Run) -> float | None:
+    """On the test set, over the same tests as the mean of the headline."""
+    return run.summary.mean_loss if run.summary else None
 
 
 def final_loss(run: Run) -> float | None:

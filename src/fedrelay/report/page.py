@@ -12,11 +12,17 @@ from plotly.offline import get_plotlyjs
 from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, judged, measures, pools, tables
+from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
 
 
-def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[figures.Figure] = ()) -> str:
+def html(
+    runs: Sequence[Run],
+    remarks: Sequence[str] = (),
+    pictures: Sequence[figures.Figure] = (),
+    against: Against = Against(),
+) -> str:
     """The page for these runs, in the order given; remarks and pictures are what else there is to know of them."""
     if not runs:
         raise BadInput("a report needs at least one run: name one or more run folders")
@@ -52,7 +58,11 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[fi
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
         specs={figure.key: figure.spec for figure in (*pictures, *curves, *bars, *results)},
-        comparisons=[_grouped(tables.reached(runs)), _grouped(tables.costs(runs))],
+        comparisons={
+            "Reaching the target" if targets else "What came out": _grouped(tables.reached(runs, against)),
+            "The whole run": _grouped(tables.costs(runs, against)),
+            "Time and traffic by FedGSP's formulas, every visit by way of the server": _grouped(tables.estimated(runs)),
+        },
         spread=_grouped(judged.spread(found)),
         by_client=judged.by_client(found),
         results=results,
@@ -66,11 +76,16 @@ def html(runs: Sequence[Run], remarks: Sequence[str] = (), pictures: Sequence[fi
 
 
 def write(
-    folders: Sequence[Path], out: Path, *, remarks: Sequence[str] = (), pictures: Sequence[figures.Figure] = ()
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    remarks: Sequence[str] = (),
+    pictures: Sequence[figures.Figure] = (),
+    against: Against = Against(),
 ) -> Path:
     """The page for these run folders, written whole or not at all; a folder named twice counts once."""
     runs = [load(folder) for folder in {Path(folder).resolve(): folder for folder in folders}.values()]
-    page = html(runs, remarks, pictures).encode(errors="replace")
+    page = html(runs, remarks, pictures, against).encode(errors="replace")
     out = Path(out)
     if out.is_dir():
         raise BadInput(f"{out} is a folder: name a file to write, for example {out / 'report.html'}")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from fedrelay.report import measures
+from fedrelay.report.against import Against, base_for, methods_of, times
 from fedrelay.runs.folder import Run
+from fedrelay.runs.measures import parallelism_ratio, speed_up
 from fedrelay.tasks import LOSS
 
 MANY = 12
@@ -47,9 +49,9 @@ class Setting:
         return len(set(self.values)) > 1
 
 
-def reached(runs: Sequence[Run]) -> list[Column]:
+def reached(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
     """How good the runs became, and what it took them to reach each share of the target."""
-    by = measures.headline(runs)
+    by, steps = measures.headline(runs), measures.shares(runs)
 
     def column(
         group: str, title: str, of: Callable[[Run], float | None], text: Callable[..., str], sign: int
@@ -63,6 +65,9 @@ def reached(runs: Sequence[Run]) -> list[Column]:
         del figures["best"], figures["mean of last"]
     written = partial(measures.figure, by=by)
     found = [column(title, words, partial(of, by=by), written, sign) for words, of in figures.items()]
+    if by != LOSS and any(measures.mean_loss(run) is not None for run in runs):
+        loss = f"{measures.judged_on(runs)} loss"
+        found.append(column(loss, "mean of last", measures.mean_loss, measures.plain, 1))
     costs: list[tuple[str, Callable[..., float | None], Callable[..., str]]] = [
         ("Rounds to", measures.rounds_to, measures.count),
         ("Traffic to", measures.traffic_to, measures.size),
@@ -72,12 +77,51 @@ def reached(runs: Sequence[Run]) -> list[Column]:
     for group, of, text in costs:
         if of is measures.time_to and not any(map(measures.clock, runs)):
             continue
-        steps = measures.shares(runs)
         found += [column(group, measures.share_text(share), partial(of, share=share), text, 1) for share in steps]
+        if of is measures.rounds_to:
+            found += speed_ups(runs, against)
     return found
 
 
-def costs(runs: Sequence[Run]) -> list[Column]:
+def speed_ups(runs: Sequence[Run], against: Against) -> list[Column]:
+    """How many times as fast as the run they are measured against all are (FedSeq 2022, Table II); empty if there is no
+    such run. A reference has another kind of round."""
+    name = against.found(methods_of(runs)).speed
+    if name is None:
+        return []
+    found = []
+    for share in measures.shares(runs):
+        values = []
+        for run in runs:
+            base = None if measures.is_reference(run) else base_for(run, runs, name)
+            taken = None if base is None else measures.rounds_to(base, share)
+            values.append(speed_up(measures.rounds_to(run, share), taken))
+        cells = tuple(map(times, values))
+        found.append(Column(f"Speed-up over {name} to", measures.share_text(share), cells, _leading(runs, values, -1)))
+    return found
+
+
+ESTIMATED: dict[str, tuple[str, Callable[..., str]]] = {
+    "computing_seconds": ("Computing time to", measures.duration),
+    "communication_seconds": ("Communication time to", measures.duration),
+    "traffic_bytes": ("Traffic to", measures.size),
+}
+
+
+def estimated(runs: Sequence[Run]) -> list[Column]:
+    """Time and traffic to each share of the target by FedGSP's formulas (2022, Fig. 6); empty if no run has them."""
+    if not any(run.summary and run.summary.estimates_to for run in runs):
+        return []
+    found = []
+    for key, (group, text) in ESTIMATED.items():
+        for share in measures.shares(runs):
+            values = [None if measures.is_reference(run) else measures.estimate_to(run, share, key) for run in runs]
+            cells = tuple(map(text, values))
+            found.append(Column(group, measures.share_text(share), cells, _leading(runs, values, 1)))
+    return found
+
+
+def costs(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
     """What the whole of every run cost. Nobody leads: runs need not have had the same number of rounds."""
     found = [
         Column("Work", "rounds", tuple(measures.count(len(run.rounds)) for run in runs)),
@@ -87,6 +131,7 @@ def costs(runs: Sequence[Run]) -> list[Column]:
         Column("Sent", "relayed by the server", tuple(measures.size(measures.relayed(run)) for run in runs)),
         Column("Sent", "to describe clients", tuple(measures.size(measures.describing(run)) for run in runs)),
         Column("Groups", "mean number", tuple(measures.plain(measures.groups(run)) for run in runs)),
+        *parallelism(runs, against),
         Column("Hops", "longest chain", tuple(measures.count(measures.depth(run)) for run in runs)),
         Column("Hops", "in sequence", tuple(measures.count(sum(log.depth for log in run.rounds)) for run in runs)),
         Column("Time", "on this machine", tuple(measures.duration(measures.seconds(run)) for run in runs)),
@@ -101,6 +146,18 @@ def costs(runs: Sequence[Run]) -> list[Column]:
         if any(value is not None for value in values):
             found.append(Column("Estimated (FedGSP)", title, tuple(map(measures.duration, values))))
     return found
+
+
+def parallelism(runs: Sequence[Run], against: Against) -> list[Column]:
+    """How many times as many groups every run has as the one it is measured against (FedSeq journal 2024, Table 5)."""
+    name = against.found(methods_of(runs)).parallelism
+    if name is None:
+        return []
+    values = []
+    for run in runs:
+        base = None if measures.is_reference(run) else base_for(run, runs, name)
+        values.append(None if base is None else parallelism_ratio(measures.groups(run), measures.groups(base)))
+    return [Column("Groups", f"times {name}'s", tuple(map(times, values)))]
 
 
 def dropped(runs: Sequence[Run], names: Sequence[str]) -> list[Lost]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import add
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 
@@ -119,21 +119,34 @@ def depth(outcomes: Sequence[Outcome]) -> int:
     return max((len(outcome.chain.clients) for outcome in outcomes), default=0)
 
 
-def estimates(logs: Sequence[RoundLog], task: Task, example: torch.Tensor) -> dict[str, float]:
-    """Time and traffic of these rounds by FedGSP's formulas (2022, Eqs. 15-17), for its phone and its network: every
+@dataclass(frozen=True)
+class Estimate:
+    """Time and traffic of some rounds by FedGSP's formulas (2022, Eqs. 15-17), for its phone and its network: every
     visit gets the model from the server and sends it back, whoever sent it in this run."""
-    visits = sum(log.visits for log in logs)
-    model = task.layout.size * 4
-    return {
-        "computing_seconds": measures.computing_seconds(
-            [log.examples / log.chains for log in logs if log.chains],
-            [log.chains for log in logs if log.chains],  # in other rounds only the server works
-            per_example=operations(task, example),
-            per_merge=task.layout.size,
-        ),
-        "communication_seconds": measures.communication_seconds(visits, model),
-        "traffic_bytes": measures.traffic_bytes(visits, model),
-    }
+
+    per_example: float
+    """Operations of a training step on one example."""
+    model: int
+    """How many numbers a model has."""
+    NAMES: ClassVar[tuple[str, ...]] = ("computing_seconds", "communication_seconds", "traffic_bytes")
+    """T_comp, T_comm and D_comm."""
+
+    @classmethod
+    def of(cls, task: Task, example: torch.Tensor) -> Estimate:
+        """For this task; the example says how many operations a step takes."""
+        return cls(operations(task, example), task.layout.size)
+
+    def __call__(self, logs: Sequence[RoundLog]) -> dict[str, float]:
+        visits, working = sum(log.visits for log in logs), [log for log in logs if log.chains]
+        computing = measures.computing_seconds(
+            [log.examples / log.chains for log in working],
+            [log.chains for log in working],  # in other rounds only the server works
+            per_example=self.per_example,
+            per_merge=self.model,
+        )
+        communication = measures.communication_seconds(visits, self.model * 4)
+        found = computing, communication, measures.traffic_bytes(visits, self.model * 4)
+        return dict(zip(self.NAMES, found, strict=True))
 
 
 def operations(task: Task, example: torch.Tensor) -> int:

@@ -29,6 +29,7 @@ from fedrelay.runs.json_files import (
     part,
     read,
     shares,
+    shares_by_name,
     text,
     truth,
 )
@@ -130,11 +131,13 @@ SUMMARY_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("rounds_to", "traffic_to", "time_to"), shares),
     **dict.fromkeys(("relayed", "describing"), part),
     **dict.fromkeys(("estimates", "clients"), numbers),
-    "calibration_error": maybe,
+    **dict.fromkeys(("calibration_error", "mean_loss"), maybe),
+    "estimates_to": shares_by_name,
 }
 OLD_SUMMARY: dict[str, Any] = {
     **dict.fromkeys(("final_loss", "jump", "classes", "parallelism", "simulated_seconds", "calibration_error")),
-    **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates", "clients")},
+    "mean_loss": None,
+    **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates", "estimates_to", "clients")},
     **{key: nothing() for key in ("relayed", "describing")},
     "depth": 0,
     "tested": "",

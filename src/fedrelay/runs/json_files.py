@@ -107,6 +107,13 @@ def shares(value: Any, key: str) -> None:
     need(good, f"{key} should map shares of the target to numbers", value)
 
 
+def shares_by_name(value: Any, key: str) -> None:
+    """Several of them, each with its name."""
+    need(isinstance(value, dict), f"{key} should hold numbers by name and share of the target", value)
+    for name, each in value.items():
+        shares(each, f"{key}.{name}")
+
+
 def is_share(key: str) -> bool:
     try:
         return 0 < float(key) < math.inf

@@ -93,7 +93,8 @@ class Summary:
     algorithm: str
     rounds: int
     accuracy: float | None
-    """The mean of the last tests; this and the next two are None if accuracy is not among the metrics."""
+    """The mean of the last tests, as [evaluate] has it; this and the next two are None if accuracy is not among the
+    metrics."""
     best_accuracy: float | None
     final_accuracy: float | None
     final_loss: float | None
@@ -136,3 +137,7 @@ class Summary:
     """What was tested, in words: one model, or the mean of several models' figures."""
     calibration_error: float | None = None
     """Expected, on the test set, where classes are told apart."""
+    mean_loss: float | None = None
+    """On the test set: the mean of the same tests as `mean`."""
+    estimates_to: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """The same as `estimates` when each share of the target was reached: by name, then by share."""

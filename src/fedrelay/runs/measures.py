@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -100,3 +101,32 @@ def traffic_bytes(visits: float, model_bytes: float) -> float:
 def parallelism(groups: Sequence[int]) -> float | None:
     """The mean number of groups over the rounds (FedSeq journal 2024, Table 5)."""
     return sum(groups) / len(groups) if groups else None
+
+
+def parallelism_ratio(groups: float | None, base: float | None) -> float | None:
+    """How many times as many groups train side by side as in the run it is compared with, on average over the rounds
+    (FedSeq journal 2024, Table 5: FedSeq2Par against FedSeq)."""
+    return None if groups is None or not base else groups / base
+
+
+def speed_up(rounds: float | None, base: float | None) -> float | None:
+    """How many times as fast as the run it is compared with, by the rounds that both took (FedSeq 2022, Table II); None
+    where one of them never got there."""
+    return None if not rounds or base is None else base / rounds
+
+
+def rolling_mean(points: Sequence[tuple[int, float]], rounds: int) -> list[tuple[int, float]]:
+    """The curve of a figure, each value the mean of all that the last `rounds` rounds have, its own among them.
+
+    Points are a round and its value; rounds without a value count nothing, and at the beginning there are fewer.
+    (Clustered sampling 2021, Fig. 2, has 50 rounds; FedSeq's published code 5.)
+    """
+    within("rounds", rounds, least=1)
+    found: list[tuple[int, float]] = []
+    recent: deque[tuple[int, float]] = deque()
+    for round, value in points:
+        recent.append((round, value))
+        while recent[0][0] <= round - rounds:
+            recent.popleft()
+        found.append((round, sum(each for _, each in recent) / len(recent)))
+    return found

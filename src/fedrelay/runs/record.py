@@ -26,7 +26,7 @@ from fedrelay.data.federation import Federation
 from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
 from fedrelay.runs.claim import Claim, alone_in
-from fedrelay.runs.costs import estimates
+from fedrelay.runs.costs import Estimate
 from fedrelay.runs.fitting import check_fits
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS, SUMMARY, keep, read_config, read_summary, write_summary
 from fedrelay.runs.latency import Latency
@@ -149,10 +149,14 @@ class Recorder:
             federation=self.federation,
             by_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
         )
-        costs = estimates(logs, self.engine.task, self.test.take(slice(0, 1))[0]) if self.test else {}
-        fingerprint, headline = vectors.sha256(*predictor.vectors), self.engine.task.headline
+        task = self.engine.task
         summary = summarise(
-            self.name, logs, self.evaluate, estimates=costs, params_sha256=fingerprint, headline=headline
+            self.name,
+            logs,
+            self.evaluate,
+            params_sha256=vectors.sha256(*predictor.vectors),
+            headline=task.headline,
+            estimate=Estimate.of(task, self.test.take(slice(0, 1))[0]) if self.test else None,
         )
         summary = replace(
             summary,

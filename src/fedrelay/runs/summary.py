@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 from fedrelay.errors import within
 from fedrelay.runs import measures
-from fedrelay.runs.costs import DIRECTIONS
+from fedrelay.runs.costs import DIRECTIONS, Estimate
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.tasks import Headline
 
@@ -25,8 +24,11 @@ class Evaluate:
     the evaluations of the last `smooth` rounds, reaches a share of `target` (what one hopes for, such as the
     centralised result). The target of an error is reached from above: 90 % of 9 are 10. Without a target it is 1 for
     what lies between 0 and 1, and nothing is measured against it otherwise. `mean` (and `accuracy`) in the summary is
-    the mean of the `last` evaluations. Where the test set is very large, `sample` says how many of its examples, drawn
-    once from the seed of the run, are tested on the way; after the last round it is tested whole.
+    the mean of the `last` evaluations, or, if `last_rounds` is given, of all evaluations in so many last rounds,
+    whatever `last` is: FedSeq's papers report 100, 25 or 5 of them. Rounds without an evaluation count nothing: with
+    `every = 5` there are 20 in 100 rounds; and the last round always has one. Where the test set is very large,
+    `sample` says how many of its examples, drawn once from the seed of the run, are tested on the way; after the last
+    round it is tested whole.
     """
 
     every: int = 5
@@ -35,6 +37,7 @@ class Evaluate:
     shares: tuple[float, ...] = (0.7, 0.8, 0.9)
     smooth: int = 5
     last: int = 5
+    last_rounds: int | None = None
     sample: int | None = None
 
     def __post_init__(self) -> None:
@@ -45,6 +48,8 @@ class Evaluate:
             within("target", self.target, above=0)
         within("smooth", self.smooth, least=1)
         within("last", self.last, least=1)
+        if self.last_rounds is not None:
+            within("last_rounds", self.last_rounds, least=1)
         for share in self.shares:
             within("every one of shares", share, above=0, most=1)
 
@@ -56,17 +61,25 @@ class Evaluate:
         within("target", target, above=0, most=1)
         return replace(self, target=target)
 
+    def mean(self, logs: Sequence[RoundLog], name: str) -> float | None:
+        """The mean of this figure over the last tests of these rounds; None if it was never tested."""
+        if self.last_rounds is None:
+            last = tests_of(logs, name)[-self.last :]
+        else:
+            last = tests_of(logs[-self.last_rounds :], name)
+        return sum(last) / len(last) if last else None
+
 
 def summarise(
     name: str,
     logs: Sequence[RoundLog],
     evaluate: Evaluate,
     *,
-    estimates: Mapping[str, float],
     params_sha256: str,
     headline: Headline = Headline(),
+    estimate: Estimate | None = None,
 ) -> Summary:
-    """The figures of these rounds, of the method of this name."""
+    """The figures of these rounds, of the method of this name; with time and traffic as `estimate` has them."""
     evaluate = evaluate.of(headline)
     tested = tests_of(logs, headline.name)
     accuracies = tests_of(logs, "accuracy")
@@ -76,7 +89,7 @@ def summarise(
     return Summary(
         algorithm=name,
         rounds=len(logs),
-        accuracy=mean_of_last(accuracies, evaluate.last),
+        accuracy=evaluate.mean(logs, "accuracy"),
         best_accuracy=max(accuracies, default=None),
         final_accuracy=accuracies[-1] if accuracies else None,
         final_loss=logs[-1].loss if logs else None,
@@ -91,7 +104,7 @@ def summarise(
         relayed=added([log.relayed for log in logs]),
         describing=added([log.describing for log in logs]),
         parallelism=measures.parallelism([log.groups for log in logs]),
-        estimates=estimates,
+        estimates={} if estimate is None else estimate(logs),
         simulated_seconds=simulated(logs),
         depth=sum(log.depth for log in logs),
         examples=examples,
@@ -102,20 +115,27 @@ def summarise(
         metric=headline.name,
         higher_is_better=headline.higher_is_better,
         share=headline.share,
-        mean=mean_of_last(tested, evaluate.last),
+        mean=evaluate.mean(logs, headline.name),
         best=headline.best(tested),
         final=tested[-1] if tested else None,
+        mean_loss=evaluate.mean(logs, "loss"),
+        estimates_to={} if estimate is None else estimated_to(until, estimate),
     )
+
+
+def estimated_to(
+    until: Mapping[str, Sequence[RoundLog] | None], estimate: Estimate
+) -> dict[str, dict[str, float | None]]:
+    """Time and traffic of the rounds until each share of the target was reached (FedGSP 2022, Fig. 6)."""
+    found = {share: None if logs is None else estimate(logs) for share, logs in until.items()}
+    return {
+        name: {share: None if one is None else one[name] for share, one in found.items()} for name in Estimate.NAMES
+    }
 
 
 def tests_of(logs: Sequence[RoundLog], name: str) -> list[float]:
     """This figure in every round that was tested."""
     return [value for log in logs if (value := log.metrics.get(name)) is not None]
-
-
-def mean_of_last(tested: Sequence[float], count: int) -> float | None:
-    last = tested[-count:]
-    return sum(last) / len(last) if last else None
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -138,17 +158,9 @@ def reached_in(logs: Sequence[RoundLog], evaluate: Evaluate, share: float, headl
 
 def rounds_to(logs: Sequence[RoundLog], goal: float, smooth: int, headline: Headline = Headline()) -> int | None:
     """The first round whose headline, averaged over the evaluations of the last `smooth` rounds, is at `goal`."""
-    recent: deque[tuple[int, float]] = deque()
-    for log in logs:
-        value = log.metrics.get(headline.name)
-        if value is None:
-            continue
-        recent.append((log.round, value))
-        while recent[0][0] <= log.round - smooth:
-            recent.popleft()
-        if headline.reaches(sum(found for _, found in recent) / len(recent), goal):
-            return log.round
-    return None
+    points = [(log.round, value) for log in logs if (value := log.metrics.get(headline.name)) is not None]
+    curve = measures.rolling_mean(points, smooth)
+    return next((round for round, value in curve if headline.reaches(value, goal)), None)
 
 
 def totals(logs: Sequence[RoundLog], what: Literal["messages", "bytes"]) -> dict[str, int]:

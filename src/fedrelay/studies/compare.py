@@ -2,7 +2,8 @@
 
 The file is a configuration as `fedrelay run` takes it, with a table `[runs.NAME]` for every run that says what differs
 in it. `seeds = [0, 1, 2]` repeats every run; `reference = "NAME"` makes that run's accuracy (or whatever the runs are
-judged by) the target of the others.
+judged by) the target of the others; `baseline = "NAME"` is the run whose rounds speed-ups are measured against, and
+`parallelism_baseline` the one whose number of groups is: FedAvg and FedSeq, where they are among the runs.
 
 A run that names another method keeps what the section says and the new method knows too (`fraction`, say); what was
 left out is told.
@@ -31,12 +32,12 @@ from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds
 from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import COMPARISON, claim
-from fedrelay.studies.compared import Row, headline, markdown
+from fedrelay.studies.compared import Bases, Row, headline, markdown, shares_of
 from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
 
-EXTRA = ("runs", "seeds", "reference")
+EXTRA = ("runs", "seeds", "reference", "baseline", "parallelism_baseline")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ def compare(
     unless by `force` (they are replaced; the folders of runs never are).
     """
     within("jobs", jobs, least=1)
-    todo, reference = plan(config.read(path), out, sets)
+    tables = config.read(path)
+    against = against_of(tables)
+    todo, reference = plan(tables, out, sets)
     refuse_links(out, (job.folder for job in todo))
     claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
@@ -85,13 +88,30 @@ def compare(
     missing = left_out(todo)
     remarks = [*missing, *unlike(done)]
     repeated = repeated_of(done)
-    write(rows, remarks, out, path.stem, over_seeds.by_client(repeated))
+    write(rows, remarks, out, path.stem, over_seeds.by_client(repeated), against)
     if done:
         judged = headline([summary for row in rows for summary in row.summaries])
         said = [*over_seeds.remarks(repeated, judged), *missing]  # the page finds the others
         pictures = over_seeds.picture(repeated, judged)
-        report.write([job.folder for job in done], out / "report.html", remarks=said, pictures=pictures)
+        page = against_done(against, done)
+        report.write([job.folder for job in done], out / "report.html", remarks=said, pictures=pictures, against=page)
     return rows, remarks
+
+
+def against_of(tables: Mapping[str, Any]) -> report.Against:
+    """The runs that others are measured against, as far as the file names them."""
+    runs, keys = tables.get("runs"), ("baseline", "parallelism_baseline")
+    names = [tables.get(key) for key in keys]
+    for key, name in zip(keys, names, strict=True):
+        if name is not None and (not isinstance(name, str) or not isinstance(runs, dict) or name not in runs):
+            raise BadInput(f"{key} {name!r:.100} is no run{schema.nearest(str(name), runs or {})}")
+    return report.Against(*names)
+
+
+def against_done(against: report.Against, done: Sequence[Job]) -> report.Against:
+    """As the page knows them, by their folders; a run that failed in all its seeds is no measure for others."""
+    names = {job.name: folder_name(job.name) for job in done}
+    return report.Against(names.get(against.speed or ""), names.get(against.parallelism or ""))
 
 
 def left_out(todo: Sequence[Job]) -> list[str]:
@@ -118,7 +138,7 @@ def unlike(done: Sequence[Job]) -> list[str]:
 
 def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Job], str | None]:
     """Every run with every seed, and the name of the reference."""
-    runs, seeds, reference = (tables.pop(key, None) for key in EXTRA)
+    runs, seeds, reference, *_ = [tables.pop(key, None) for key in EXTRA]
     if not isinstance(runs, dict) or not runs or not all(isinstance(changes, dict) for changes in runs.values()):
         raise BadInput("there are no runs to compare: add a table [runs.NAME] for each, with what differs in it")
     if reference is not None and (not isinstance(reference, str) or reference not in runs):
@@ -220,19 +240,31 @@ def repeated_of(done: Sequence[Job]) -> list[Repeated]:
     return found
 
 
-def write(rows: Sequence[Row], remarks: Sequence[str], out: Path, title: str, clients: str = "") -> None:
+def write(
+    rows: Sequence[Row],
+    remarks: Sequence[str],
+    out: Path,
+    title: str,
+    clients: str = "",
+    against: report.Against = report.Against(),
+) -> None:
     """The results beside the runs; `clients` is the table of what they are worth to every client."""
+    bases = Bases.of(rows, against)
     content = [
         {
             "name": row.name,
             "seeds": list(row.seeds),
             "failed": list(row.failed),
+            "speed_up": {share: bases.speed_up(row, share) for share in shares_of(rows)},
+            "parallelism_ratio": bases.parallelism_ratio(row),
             "summaries": list(map(asdict, row.summaries)),
         }
         for row in rows
     ]
     files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
-    files.write(out / "results.md", (markdown(rows, title, remarks) + (f"\n{clients}" if clients else "")).encode())
+    files.write(
+        out / "results.md", (markdown(rows, title, remarks, against) + (f"\n{clients}" if clients else "")).encode()
+    )
 
 
 @contextmanager

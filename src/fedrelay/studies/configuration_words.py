@@ -68,6 +68,15 @@ COMPARE = (
         "runs": ("tables", "`[runs.NAME]`: what differs in this run, section by section"),
         "seeds": ("list of whole numbers", "every run is done with each of them, and the table has mean and deviation"),
         "reference": ("text", "the run whose mean accuracy (or other headline) is the target of the others"),
+        "baseline": (
+            "text",
+            "the run that speed-ups are measured against; unless it is said, the one called `fedavg`, or the only one "
+            "with that method",
+        ),
+        "parallelism_baseline": (
+            "text",
+            "the run that numbers of groups are measured against; unless it is said, `fedseq` in the same way",
+        ),
     },
 )
 

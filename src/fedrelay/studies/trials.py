@@ -17,6 +17,7 @@ from rich.text import Text
 from fedrelay.errors import BadInput
 from fedrelay.report.measures import words as in_words
 from fedrelay.runs.log import RoundLog
+from fedrelay.runs.summary import Evaluate
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.names import check_name, folder_name
 from fedrelay.tasks import LOSS, Headline
@@ -52,8 +53,8 @@ class Trial:
     stopped: str = ""
     headline: Headline = Headline()
     """The metric to judge by."""
-    last: int = 5
-    """Its figure is the mean of so many tests, as that of a summary."""
+    evaluate: Evaluate = Evaluate()
+    """Its figure is the mean of the last tests, as that of a summary."""
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ class Trial:
     @property
     def by_seed(self) -> list[float | None]:
         """The mean of the last tests of every seed."""
-        return [statistics.fmean(found[-self.last :]) if found else None for found in self._figures()]
+        return [self.evaluate.mean(one.logs, self.headline.name) for one in self.attempts]
 
     @property
     def deviation(self) -> float | None:

@@ -75,7 +75,7 @@ def tune(
     tables = judged_by_validation(tables)
     for trial in trials:
         built = config.build(tables_of(tables, trial, trial.attempts[0]), data_dir)  # mistakes are refused at once
-        trial.headline, trial.last, rounds = built.task.headline, built.evaluate.last, built.tables["rounds"]
+        trial.headline, trial.evaluate, rounds = built.task.headline, built.evaluate, built.tables["rounds"]
     with Live(console=live, refresh_per_second=4, transient=True) as display, workers(jobs) as pool:
         for rung in RUNGS[-1:] if to_the_end else RUNGS:
             going = [trial for trial in trials if not trial.stopped]
