@@ -15,6 +15,7 @@ from rich.console import Console
 from fedrelay import BadInput, cli
 from fedrelay.plans import DISTANCES
 from fedrelay.studies import groupings as laboratory
+from fedrelay.studies.groupings import results
 from fedrelay.studies.groupings.study import smaller
 
 TABLES = {
@@ -109,8 +110,23 @@ def test_results_are_written_for_machines_and_documents(findings, tmp_path):
     assert content["clients"] == 40
     assert len(content["groupings"]) == len(findings.made)
     assert content["groupings"][-1]["trait"] is None
+    assert {np.sum(one["counts"]) for one in content["groupings"]} == {sum(findings.sizes)}  # all are in a group
     lines = (tmp_path / "results.md").read_text().splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(findings.made) + 2
+
+
+def test_what_epochs_alone_did_comes_back_from_the_results(findings, tmp_path):
+    laboratory.write(findings, tmp_path, "digits")
+    content = json.loads((tmp_path / "results.json").read_text())
+    for said, one in zip(map(results.from_json, content["pretraining"]), findings.pretrained, strict=True):
+        assert (said.epochs, said.norm, said.components) == (one.epochs, one.norm, one.components)
+        np.testing.assert_allclose(said.similarity, one.similarity, atol=5e-5)
+
+
+def test_of_many_groups_the_first_are_drawn_and_all_are_told():
+    picture = results.mix(0, "random", np.eye(12, 3, dtype=np.int64), ("a", "b", "c"), most=10)
+    assert len(picture.spec["data"][0]["z"]) == 10
+    assert "each of 12 groups, the first 10 of them" in picture.caption
 
 
 @pytest.mark.parametrize(

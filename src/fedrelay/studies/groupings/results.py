@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
 from fedrelay.studies.claims import GROUPINGS, claim
-from fedrelay.studies.groupings.study import Findings, Made, Pretrained
+from fedrelay.studies.groupings.study import Counts, Findings, Made, Pretrained
 from fedrelay.studies.markdown import markdown_table
 
 MOST_GROUPS = 100
 MOST_CLASSES = 100
+DIGITS = 4
+"""Of a similarity in a picture."""
 SCALE = [[0, "#ffffff"], [0.25, "#fde0a0"], [0.5, "#f48e52"], [0.75, "#c43354"], [1, "#540f5c"]]
 COLUMNS: tuple[tuple[str, str, Callable[[Made], Any], str], ...] = (
     ("groups", "{:.4g}", lambda made: made.number, ""),
@@ -97,8 +100,8 @@ def write(findings: Findings, out: Path, title: str, *, work: str = "") -> None:
         "source": findings.source,
         "clients": len(findings.sizes),
         "clients_cpd": findings.clients_apart,
-        "groupings": [plain(made) for made in findings.made],
-        "pretraining": [{"epochs": p.epochs, "norm": p.norm, "components": p.components} for p in findings.pretrained],
+        "groupings": [plain(made, findings.class_names) for made in findings.made],
+        "pretraining": [as_json(one) for one in findings.pretrained],
         "described_seconds": dict(findings.described),
         "undescribed": {name: [list(one) for one in missing] for name, missing in findings.missing.items()},
     }
@@ -107,8 +110,9 @@ def write(findings: Findings, out: Path, title: str, *, work: str = "") -> None:
     files.write(out / "report.html", page(findings, title).encode(errors="replace"))
 
 
-def plain(made: Made) -> dict[str, Any]:
-    """A grouping as JSON says it."""
+def plain(made: Made, class_names: Sequence[str]) -> dict[str, Any]:
+    """A grouping as JSON says it, with the examples of every class in its groups, as many of both as are drawn."""
+    counts, classes = fewer_classes(made.counts, class_names, MOST_CLASSES)
     return {
         "trait": made.trait or None,
         "grouper": made.grouper,
@@ -119,7 +123,19 @@ def plain(made: Made) -> dict[str, Any]:
         "cpd": made.apart,
         "seconds": made.seconds,
         "groups": made.groups,
+        "classes": classes,
+        "counts": counts[:MOST_GROUPS].tolist(),
     }
+
+
+def as_json(one: Pretrained) -> dict[str, Any]:
+    """What was found after some epochs, with the matrix as it is drawn."""
+    return {**asdict(one), "similarity": one.similarity.round(DIGITS).tolist()}
+
+
+def from_json(found: Mapping[str, Any]) -> Pretrained:
+    """The same, back from results.json."""
+    return Pretrained(**{**found, "similarity": np.asarray(found["similarity"], dtype=np.float64)})
 
 
 def page(findings: Findings, title: str) -> str:
@@ -133,7 +149,7 @@ def page(findings: Findings, title: str) -> str:
     figures = [pretraining(findings.pretrained)] if len(findings.pretrained) > 1 else []
     figures += [alike(one) for one in findings.pretrained]
     figures += [
-        mix(number, name, made, findings.class_names)
+        mix(number, name, made.counts, findings.class_names)
         for number, (name, made) in enumerate(zip(names, findings.made, strict=True))
     ]
     return sheet(title, headline(findings, names), notes(findings), names, columns, figures, what="Grouping")
@@ -157,13 +173,22 @@ def leading(values: Sequence[float | None], wish: str) -> frozenset[int]:
     return frozenset(number for number, value in enumerate(values) if value == best)
 
 
-def mix(number: int, name: str, made: Made, class_names: Sequence[str]) -> Figure:
-    """The label mix of every group (FedSeq 2022, Figs. 6-8): the share of each class in it."""
-    counts, classes = fewer_classes(made.counts, class_names, MOST_CLASSES)
-    shown = counts[:MOST_GROUPS]
+def mix(
+    number: int,
+    name: str,
+    counts: Counts,
+    class_names: Sequence[str],
+    *,
+    most: int = MOST_GROUPS,
+    of: int | None = None,
+) -> Figure:
+    """The label mix of groups (FedSeq 2022, Figs. 6-8): the share of each class in `most` groups at most, which are the
+    first of so many."""
+    counts, classes = fewer_classes(counts, class_names, MOST_CLASSES)
+    of, shown = of or len(counts), counts[:most]
     shares = shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
-    first = f", the first {MOST_GROUPS} of them" if len(counts) > MOST_GROUPS else ""
-    caption = f"The share of every class in each of {len(counts)} groups{first}; an even colour is an even mix."
+    first = f", the first {len(shown)} of them" if of > len(shown) else ""
+    caption = f"The share of every class in each of {of} groups{first}; an even colour is an even mix."
     trace = {
         "type": "heatmap",
         "z": shares.round(4).tolist(),
@@ -183,7 +208,7 @@ def alike(one: Pretrained) -> Figure:
     """The similarity matrix after some epochs (FedSeq 2022, Fig. 3a)."""
     trace = {
         "type": "heatmap",
-        "z": one.similarity.round(4).tolist(),
+        "z": one.similarity.round(DIGITS).tolist(),
         "colorscale": "Viridis",
         "hovertemplate": "%{z:.3f}<extra></extra>",
         "colorbar": {"thickness": 10},
