@@ -94,6 +94,18 @@ def test_tests_of_a_quantity_skew_are_a_fifth_with_the_same_mix() -> None:
         assert np.abs(np.bincount(labels, minlength=5) - counts / 5).max() < 1
 
 
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.1, 10])
+def test_a_fifth_of_the_whole_test_set_is_not_refused_for_its_rounding(alpha: float) -> None:
+    # The clustered-sampling study: 48,500 of 50,000 images to train on, so 9,700 of 10,000 to test on.
+    source = source_of(even(10, 5000), even(10, 1000))
+    split = Federation.split(source, QuantitySkew(alpha))
+    federation = matched_tests(split, 0.2)
+    assert federation.test_order is not None
+    assert len(federation.test_order.unique()) == len(federation.test_order) >= 9_700 - 10
+    sizes = np.array([federation.client_test(client).size for client in range(100)])
+    assert set(np.array(split.sizes) // 5 - sizes) <= {0, 1}
+
+
 def test_matched_tests_that_cannot_be_are_refused_with_a_share_that_works() -> None:
     source = source_of(even(2, 50), even(2, 10))
     split = Federation.split(source, Iid(), 4)

@@ -12,8 +12,8 @@ import torch
 from fedrelay import seeds
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation, Rows, Source
-from fedrelay.data.heterogeneity import label_mixes
-from fedrelay.data.partitions.apportion import cut
+from fedrelay.data.heterogeneity import Floats, label_mixes
+from fedrelay.data.partitions.apportion import Counts, cut
 from fedrelay.errors import BadInput, within
 
 
@@ -81,14 +81,19 @@ def picked(examples: Store, rows: Rows) -> Store:
 def matched_tests(federation: Federation, share: float = 0.2, *, seed: int = 0, repeat: bool = False) -> Federation:
     """Every client gets a test part with its own class mix, `share` times its size (clustered sampling 2021, Sec. 6).
 
-    Nobody shares a test example, unless `repeat` draws them with replacement as the published code does.
+    Nobody shares a test example, unless `repeat` draws them with replacement as the published code does. Where only
+    rounding asks for more of a class than there is, some parts have an example of it less.
     """
     within("the share of the clients' test parts", share, above=0)
     rng = seeds.rng(seed, "client tests")
     test, train_counts = federation.source.test.labels, federation.label_counts()
     sizes = np.floor(train_counts.sum(axis=1) * share + 0.5).astype(np.int64)
-    counts = np.stack([cut(int(size), mix, rng) for size, mix in zip(sizes, label_mixes(train_counts), strict=True)])
-    stock, wanted = np.bincount(test, minlength=counts.shape[1]), counts.sum(axis=0)
+    mixes = label_mixes(train_counts)
+    counts = np.stack([cut(int(size), mix, rng) for size, mix in zip(sizes, mixes, strict=True)])
+    stock = np.bincount(test, minlength=counts.shape[1])
+    if not repeat:
+        _round_down(counts, sizes[:, None] * mixes, stock)
+    wanted = counts.sum(axis=0)
     _refuse_shortage(stock, wanted, share, repeat=repeat)
     parts: list[list[Rows]] = [[] for _ in range(len(federation))]
     for label in np.flatnonzero(wanted):
@@ -171,6 +176,14 @@ def with_validation(federation: Federation, share: float, *, seed: int = 0) -> F
         raise BadInput("no client has two examples, so none can be held out: there is no validation set")
     starts = torch.tensor([0, *np.cumsum([len(rows) for rows in left])])
     return replace(federation, order=torch.cat(left), starts=starts, validation_rows=torch.cat(held))
+
+
+def _round_down(counts: Counts, exact: Floats, stock: Rows) -> None:
+    """Where there are too few of a class, take one from the clients that rounding has given most, as far as it has."""
+    for label in np.flatnonzero(counts.sum(axis=0) > stock):
+        given = counts[:, label] - exact[:, label]
+        most = np.argsort(-given, kind="stable")[: counts[:, label].sum() - stock[label]]
+        counts[most[given[most] > 0], label] -= 1
 
 
 def _refuse_shortage(stock: Rows, wanted: Rows, share: float, *, repeat: bool) -> None:
