@@ -32,9 +32,10 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 def run_compare(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / options.file.stem
     rows, remarks = compare.compare(
-        options.file,
+        config.read(options.file),
         out,
         ERR,
+        name=str(options.file),
         sets=options.set,
         jobs=options.jobs,
         data_dir=options.data_dir,

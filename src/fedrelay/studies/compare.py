@@ -53,28 +53,29 @@ class Job:
 
 
 def compare(
-    path: Path,
+    tables: Mapping[str, Any],
     out: Path,
     live: Console,
     *,
+    name: str,
     sets: Sequence[str] = (),
     jobs: int = 1,
     data_dir: Path | None = None,
     force: bool = False,
 ) -> tuple[list[Row], list[str]]:
-    """Do every run of the file that is not done yet; write results.json, results.md and report.html.
+    """Do every run of the tables that is not done yet; write results.json, results.md and report.html.
 
-    Besides the rows: what to know before they are compared. Results of another comparison in the folder are refused,
-    unless by `force` (they are replaced; the folders of runs never are).
+    `name` is what the comparison is called: its file, as a rule. Besides the rows: what to know before they are
+    compared. Results of another comparison in the folder are refused, unless by `force` (they are replaced; the folders
+    of runs never are).
     """
     within("jobs", jobs, least=1)
-    tables = config.read(path)
     against = against_of(tables)
     todo, reference = plan(tables, out, sets)
     refuse_links(out, (job.folder for job in todo))
     claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
-        with told_of(path, job):
+        with told_of(name, job):
             config.build(job.tables, data_dir)  # a mistake in the last run must not wait for the first to end
     first = [job for job in todo if job.name == reference]
     rest = [job for job in todo if job.name != reference]
@@ -88,7 +89,7 @@ def compare(
     missing = left_out(todo)
     remarks = [*missing, *unlike(done)]
     repeated = repeated_of(done)
-    write(rows, remarks, out, path.stem, over_seeds.by_client(repeated), against)
+    write(rows, remarks, out, Path(name).stem, over_seeds.by_client(repeated), against)
     if done:
         judged = headline([summary for row in rows for summary in row.summaries])
         said = [*over_seeds.remarks(repeated, judged), *missing]  # the page finds the others
@@ -136,9 +137,11 @@ def unlike(done: Sequence[Job]) -> list[str]:
     return effort.notes([report.load(first[name].folder) for name in names], names)
 
 
-def plan(tables: config.Tables, out: Path, sets: Sequence[str]) -> tuple[list[Job], str | None]:
+def plan(tables: Mapping[str, Any], out: Path, sets: Sequence[str] = ()) -> tuple[list[Job], str | None]:
     """Every run with every seed, and the name of the reference."""
-    runs, seeds, reference, *_ = [tables.pop(key, None) for key in EXTRA]
+    said: list[Any] = [tables.get(key) for key in EXTRA]
+    runs, seeds, reference, *_ = said
+    tables = {key: value for key, value in tables.items() if key not in EXTRA}
     if not isinstance(runs, dict) or not runs or not all(isinstance(changes, dict) for changes in runs.values()):
         raise BadInput("there are no runs to compare: add a table [runs.NAME] for each, with what differs in it")
     if reference is not None and (not isinstance(reference, str) or reference not in runs):
@@ -268,9 +271,9 @@ def write(
 
 
 @contextmanager
-def told_of(path: Path, job: Job) -> Iterator[None]:
+def told_of(name: str, job: Job) -> Iterator[None]:
     """A mistake is told with the file and the run it is in."""
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"{path}, run {job.name!r}: {error}") from error
+        raise BadInput(f"{name}, run {job.name!r}: {error}") from error
