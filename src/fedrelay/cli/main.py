@@ -19,6 +19,7 @@ from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import groups as cli_groups
 from fedrelay.cli import model as cli_model
+from fedrelay.cli import reproduce as cli_reproduce
 from fedrelay.cli import targets
 from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
@@ -124,6 +125,8 @@ def parser() -> argparse.ArgumentParser:
     cli_compare.add_tune(command("tune", "Try several learning rates (or other values), hopeless ones not for long."))
 
     cli_groups.add(command("groups", "Build and compare groupings of the clients, without training."))
+
+    cli_reproduce.add(command("reproduce", "Run a table or figure of a paper, with the paper's numbers beside ours."))
 
     cli_data.add(command("data", "List, fetch and look at data sets."), shared)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from fedrelay.errors import BadInput
 
-COMPARISON, SWEEP, GROUPINGS = "results.json", "tune.json", "results.json"
+COMPARISON, SWEEP, GROUPINGS, REPRODUCED = "results.json", "tune.json", "results.json", "results.json"
 """The file that says what was found; it is written first, so that the others never stand alone."""
-WRITTEN = ("results.json", "tune.json", "results.md", "report.html")
+WRITTEN = ("results.json", "tune.json", "results.md", "report.html", "table.md", "page.html")
 
 
 def claim(out: Path, record: str, same: Callable[[Any], bool], *, force: bool) -> None:

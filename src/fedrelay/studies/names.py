@@ -13,12 +13,13 @@ from pathlib import Path
 from fedrelay.errors import BadInput
 from fedrelay.runs.checkpoint import FOLDER
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS
+from fedrelay.studies.claims import WRITTEN
 
 LONGEST = 200
 """Bytes of a name: file systems take 255 of them, Windows 260 characters of a whole path."""
 RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])", re.IGNORECASE)
 """What Windows keeps for devices, also with anything after a point."""
-OWN = frozenset((CONFIG, ROUNDS, *AT_THE_END, FOLDER, "results.json", "results.md", "report.html", "tune.json"))
+OWN = frozenset((CONFIG, ROUNDS, *AT_THE_END, FOLDER, *WRITTEN))
 
 
 def folder_name(text: str) -> str:

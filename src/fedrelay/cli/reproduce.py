@@ -1,0 +1,82 @@
+"""The command line of the papers' tables and figures."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedrelay.cli import data as cli_data
+from fedrelay.cli import targets
+from fedrelay.reproduce import carry_out, library, markdown, scales
+from fedrelay.reproduce.item import SCALES, Item
+from fedrelay.reproduce.outcome import Outcome
+from fedrelay.reproduce.studies import Setting
+
+OUT = Console()
+ERR = Console(stderr=True)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of `fedrelay reproduce`."""
+    text = "a table or figure (fedseq/table2), a paper (fedseq), or a file of your own; without: list all"
+    parser.add_argument("item", nargs="?", help=text)
+    text = "paper: the paper's size; small (default): a night on two cores; smoke: seconds"
+    parser.add_argument("--scale", choices=SCALES, default="small", help=text)
+    text = "only panels and rows with this text in their names; can be repeated, and all must be there"
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help=text)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    text = "where runs, results and pages go (default: runs/reproduce/PAPER/ITEM/SCALE)"
+    parser.add_argument("--out", type=Path, help=text)
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+    targets.add_force(parser)
+    cli_data.add_folder(parser)
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.item is None:
+        OUT.print(listing(options.data_dir))
+        return 0
+    items = library.wanted(options.item)
+    setting = Setting(ERR, options.jobs, options.data_dir, options.force)
+    code = 0
+    for item in items:
+        out = folder_of(item, options, several=len(items) > 1)
+        done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say)
+        show(done, out)
+        code = 1 if done.failed else code
+    return code
+
+
+def folder_of(item: Item, options: argparse.Namespace, *, several: bool) -> Path:
+    """Where an item goes; with --out and several items, each below it."""
+    if options.out is None:
+        return Path("runs") / "reproduce" / item.name / str(options.scale)
+    out: Path = options.out
+    return out / item.name / str(options.scale) if several else out
+
+
+def say(text: str) -> None:
+    ERR.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def show(done: Outcome, out: Path) -> None:
+    """The table, the claims, and where the rest is."""
+    OUT.print(markdown.document(done), markup=False, highlight=False, soft_wrap=True, end="")
+    OUT.print(f"Results are in {out}: table.md, results.json, page.html.", soft_wrap=True)
+
+
+def listing(data_dir: Path | None) -> Table:
+    """Every table and figure, and whether its data is at hand."""
+    table = Table("item", "what it is", "data at hand?", title_justify="left")
+    for name in library.names():
+        (item,) = library.wanted(name)
+        panels = [scales.tables_of(item, "paper", panel) for panel in scales.panels_of(item, "paper")]
+        lacking = dict.fromkeys(absent for tables in panels for absent in carry_out.missing(tables, data_dir))
+        here = "yes" if not lacking else f"no {', '.join(lacking)}"
+        table.add_row(*map(Text, (name, f"{item.where}: {item.title}", here)))
+    return table
