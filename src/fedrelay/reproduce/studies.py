@@ -49,6 +49,9 @@ class Study:
 
 # --- runs side by side
 
+BASELINES = ("baseline", "parallelism_baseline")
+"""What need not be there for others to be run."""
+
 
 def run_names(tables: Tables) -> list[str]:
     return list(config.section_of(tables, "runs"))
@@ -57,7 +60,9 @@ def run_names(tables: Tables) -> list[str]:
 def chosen_runs(tables: Tables, rows: Collection[str]) -> dict[str, Any]:
     """The runs of these names, and the reference that they are measured by."""
     kept = {*rows, tables.get("reference")}
-    return {**tables, "runs": {name: run for name, run in config.section_of(tables, "runs").items() if name in kept}}
+    runs = {name: run for name, run in config.section_of(tables, "runs").items() if name in kept}
+    rest = {key: value for key, value in tables.items() if key not in BASELINES or value in runs}
+    return {**rest, "runs": runs}
 
 
 def compared(tables: Tables, folder: Path, name: str, setting: Setting) -> list[str]:
