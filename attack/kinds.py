@@ -13,7 +13,7 @@ import settings
 from share import Kind
 
 KINDS = (
-    Kind("kills-inline", "`kill -9` at a random moment, engine `inline`, 18 methods", kills.inline, 700, 18, 16),
+    Kind("kills-inline", "`kill -9` at a random moment, engine `inline`, 18 methods", kills.inline, 700, 18, 10),
     Kind("kills-stacked", "the same, engine `stacked`, 7 methods", kills.stacked, 200, 4, 6),
     Kind("kills-studies", "the same, `compare` and `tune`", kills.studies, 100, 1, 8),
     Kind(
@@ -25,7 +25,7 @@ KINDS = (
     Kind(
         "points",
         "a kill or a full disk at every file operation of `run`, `compare`, `tune`, `groups`, with memories that spill",
-        *(points.enumerated, 100_000, 25, 18),
+        *(points.enumerated, 100_000, 25, 24),
     ),
     Kind("settings", "mutated configurations, one in 50 run for a round", settings.mutated, 100_000, 800, 24),
     Kind("files", "damaged data files and archives, 29 readers", damage.files, 20_000, 464, 12),

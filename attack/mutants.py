@@ -7,6 +7,7 @@ import datetime
 import random
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -106,7 +107,8 @@ def resized(tables: Tables, rng: random.Random) -> None:
     where, key = anywhere(tables, rng)
     if isinstance(where[key], int | float) and not isinstance(where[key], bool):
         factor = rng.choice((-1, 0, 0.001, 0.5, 2, 1000, 10**12))
-        where[key] = where[key] * factor if rng.random() < 0.7 else str(where[key])
+        with suppress(OverflowError):  # a whole number that no float can be
+            where[key] = where[key] * factor if rng.random() < 0.7 else str(where[key])
 
 
 def removed(tables: Tables, rng: random.Random) -> None:

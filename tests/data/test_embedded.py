@@ -97,6 +97,12 @@ def test_the_test_part_weights_quadratic_clients_by_size() -> None:
     assert gradient.abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("clients", [2**63 - 1, 10**12])
+def test_quadratic_clients_that_no_memory_holds_are_refused_before_they_are_made(clients: int) -> None:
+    with pytest.raises((BadInput, MemoryError)):
+        quadratic(clients=clients, dimension=20)
+
+
 def test_quadratic_clients_without_spread_are_equal() -> None:
     source = quadratic(clients=4, dimension=3, examples=2, spread=0)
     assert torch.equal(source.train.x, source.train.x[:1].expand(8, -1))

@@ -61,6 +61,10 @@ def quadratic(
             raise BadInput(f"quadratic data needs {name} of at least 1, found {value}")
     if not (math.isfinite(spread) and spread >= 0):
         raise BadInput(f"the spread of quadratic clients must be 0 or more, found {spread}")
+    row = dimension * (dimension + 1)
+    if clients * examples * row >= LARGEST // 8:
+        raise BadInput(f"{clients:,} quadratic clients of {row:,} numbers each are too large for any machine")
+    np.empty((clients * examples, row), dtype=np.float32)  # what memory cannot hold is refused before the work
     rng = seeds.rng(seed, "quadratic")
     matrix, centre = _curvature(dimension, rng), rng.standard_normal(dimension)
     own = spread / (1 + spread)
