@@ -206,6 +206,16 @@ def test_damaged_arrays_to_predict_are_refused_by_name(run, tmp_path, damage):
         predict(run, str(path))
 
 
+def test_arrays_that_are_said_to_be_encrypted_are_refused_by_name(run, tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.zeros((50, 2), dtype=np.float32))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # the flag of the directory's entry
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"x\.npz: expected arrays that NumPy has saved.*encrypted"):
+        predict(run, str(path))
+
+
 def test_grey_images_of_bytes_fit_with_channels_first_last_or_none(tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2

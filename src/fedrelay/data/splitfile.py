@@ -18,10 +18,10 @@ from fedrelay.errors import BadInput
 
 FORMAT = 1
 UNREADABLE: tuple[type[Exception], ...] = (
-    *(OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, MemoryError, NotImplementedError),
+    *(OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, MemoryError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What reading a damaged file can end in; zipfile raises NotImplementedError for a method it does not know."""
+"""What reading a damaged file can end in; zipfile raises RuntimeError for encrypted parts and unknown methods."""
 PARTS = ("order", "starts", "test_order", "test_starts")
 
 
