@@ -12,7 +12,7 @@ from rich.text import Text
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
 from fedrelay.reproduce import carry_out, library, markdown, scales
-from fedrelay.reproduce.item import SCALES, Item
+from fedrelay.reproduce.item import SCALES
 from fedrelay.reproduce.outcome import Outcome
 from fedrelay.reproduce.studies import Setting
 
@@ -45,19 +45,22 @@ def run(options: argparse.Namespace) -> int:
     setting = Setting(ERR, options.jobs, options.data_dir, options.force)
     code = 0
     for item in items:
-        out = folder_of(item, options, several=len(items) > 1)
-        done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say)
+        several = len(items) > 1
+        out = folder_of(item.name, options, several=several)
+        shared = item.like in library.names() and (options.out is None or several)
+        runs = folder_of(item.like, options, several=several) if shared else None
+        done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say, runs=runs)
         show(done, out)
         code = 1 if done.failed else code
     return code
 
 
-def folder_of(item: Item, options: argparse.Namespace, *, several: bool) -> Path:
+def folder_of(item: str, options: argparse.Namespace, *, several: bool) -> Path:
     """Where an item goes; with --out and several items, each below it."""
     if options.out is None:
-        return Path("runs") / "reproduce" / item.name / str(options.scale)
+        return Path("runs") / "reproduce" / item / str(options.scale)
     out: Path = options.out
-    return out / item.name / str(options.scale) if several else out
+    return out / item / str(options.scale) if several else out
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedrelay import config, files
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import markdown, outcome, scales
+from fedrelay.reproduce import library, markdown, outcome, scales
 from fedrelay.reproduce.finished import Finished
 from fedrelay.reproduce.item import Item
 from fedrelay.reproduce.outcome import Outcome
@@ -95,33 +96,51 @@ def carry_out(
     *,
     only: Sequence[str] = (),
     say: Callable[[str], None] = lambda text: None,
+    runs: Path | None = None,
 ) -> Outcome:
-    """Do what is not done yet of an item; write results.json, table.md and page.html, also when it is stopped."""
-    planned = plan(item, scale, out, only=only, data_dir=setting.data_dir)
+    """Do what is not done yet of an item; write results.json, table.md and page.html, also when it is stopped.
+
+    The runs of an item that is like another are in the folder of that one, if `runs` says it; that one's results are
+    then written anew too.
+    """
+    homes = {out: item} if runs is None else {runs: library.item_of(item.like), out: item}
+    planned = plan(item, scale, runs or out, only=only, data_dir=setting.data_dir)
     absent = lacking(item, planned, setting.data_dir)
     todo = [one for one in planned if not one.missing]
     for text in absent:
         say(text)
     if not todo:
         raise BadInput(f"{item.name} cannot run here: {absent[0]}")
-    begun = (out / REPRODUCED).is_file()
-    claim(out, REPRODUCED, lambda found: found["item"] == item.name and found["scale"] == scale, force=setting.force)
+    begun = ((runs or out) / REPRODUCED).is_file()
+    for home, owner in homes.items():
+        claim(home, REPRODUCED, partial(is_of, owner, scale), force=setting.force)
     setting = replace(setting, force=begun or setting.force)
     failed: list[str] = []
-    write(item, scale, out, absent, failed)  # the folder is ours from now on
+    write_all(homes, scale, absent, failed)  # the folders are ours from now on
     try:
         for number, one in enumerate(todo, 1):
             say(f"{item.name} {one.name and f'· {one.name} '}({number} of {len(todo)}, scale {scale})")
             name = f"{item.name}{f', {one.name}' if one.name else ''}"
             failed += item.kind.carry_out(one.wanted, one.folder, name, setting)
     finally:
-        done = write(item, scale, out, absent, failed)
+        done = write_all(homes, scale, absent, failed)
     return done
 
 
-def write(item: Item, scale: str, out: Path, left_out: Sequence[str], failed: Sequence[str]) -> Outcome:
+def is_of(item: Item, scale: str, found: Any) -> bool:
+    """Whether an earlier results.json tells of this item at this scale."""
+    return bool(found["item"] == item.name and found["scale"] == scale)
+
+
+def write_all(homes: Mapping[Path, Item], scale: str, left_out: Sequence[str], failed: Sequence[str]) -> Outcome:
+    """The results of these items, whose runs are all in the first folder; those of the last."""
+    runs = next(iter(homes))
+    return [write(item, scale, out, runs, left_out, failed) for out, item in homes.items()][-1]
+
+
+def write(item: Item, scale: str, out: Path, runs: Path, left_out: Sequence[str], failed: Sequence[str]) -> Outcome:
     """The results of what is there, whichever command has made it."""
-    found = gather(item, scale, out)
+    found = gather(item, scale, runs)
     made = outcome.outcome_of(item, scale, found, left_out=left_out, failed=failed)
     out.mkdir(parents=True, exist_ok=True)
     files.write(out / REPRODUCED, outcome.dumped(made))

@@ -67,6 +67,8 @@ class Printed:
 
     value: float | None
     deviation: float | None = None
+    text: str = ""
+    """What is printed, where that is a formula."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,10 @@ class Item:
     notes: tuple[str, ...] = ()
     needs: str = ""
     pictures: tuple[str, ...] = ()
+    like: str = ""
+    """The item whose runs these are, if they are another's."""
+    rows: tuple[str, ...] | None = None
+    """Those that are shown of them, if not all."""
 
     @property
     def kind(self) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fedrelay.config import schema
@@ -24,10 +25,14 @@ def names() -> list[str]:
 
 
 def in_order(path: Path) -> tuple[str, str, int, str]:
-    """Paper by paper, table2 before table10."""
-    word = path.stem.rstrip("0123456789")
-    number = path.stem[len(word) :]
-    return path.parent.name, word, int(number or 0), path.stem
+    """Paper by paper, table2 before table10, figure3a after figure3."""
+    word, number, letter = re.fullmatch(r"(.*?)(\d*)(\D*)", path.stem).groups()  # type: ignore[union-attr]
+    return path.parent.name, word, int(number or 0), letter
+
+
+def item_of(name: str) -> Item:
+    """The item of this name."""
+    return read(PAPERS / f"{name}.toml")
 
 
 def wanted(text: str) -> list[Item]:
@@ -39,4 +44,4 @@ def wanted(text: str) -> list[Item]:
     if not mine:
         valid = [*dict.fromkeys(name.partition("/")[0] for name in known), *known]
         raise BadInput(f"there is no table or figure {text!r}{schema.nearest(text, valid)}")
-    return [read(PAPERS / f"{name}.toml") for name in mine]
+    return [item_of(name) for name in mine]

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from fedrelay.errors import BadInput, within
 from fedrelay.report import measures as of_run
+from fedrelay.reproduce.cost_measures import Estimated, Messages
 from fedrelay.reproduce.finished import Finished, Reading
 from fedrelay.runs.folder import Run
 from fedrelay.runs.summary import Evaluate, rounds_to, tests_of
@@ -91,6 +92,21 @@ class OneTest:
         by = judged_by(run, self.metric)
         values = tests_of(run.rounds, by.name)
         return Reading(by.best(values) if self.which == "best" else next(reversed(values), None))
+
+
+@dataclass(frozen=True)
+class LossRise:
+    """How far the test loss at the end, the mean of the last `tests`, is above the least of any test: what overfits
+    rises (FedGSP 2022, Fig. 3c)."""
+
+    tests: int = 5
+
+    def __call__(self, found: Finished, row: str, /) -> list[Reading]:
+        return by_run(found, row, self.of)
+
+    def of(self, run: Run) -> Reading:
+        values = tests_of(run.rounds, "loss")
+        return Reading(statistics.fmean(values[-self.tests :]) - min(values) if values else None)
 
 
 # --- what it took
@@ -239,11 +255,14 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "best": best,
     "final": final,
     "loss": loss,
+    "loss_rise": LossRise,
     "rounds_to": rounds_until,
     "traffic_to": traffic_until,
     "time_to": time_until,
     "speed_up": SpeedUp,
     "spent": Spent,
+    "messages": Messages,
+    "estimate": Estimated,
     "balance": balance,
     "covered": covered,
     "cpd": cpd,

@@ -11,10 +11,12 @@ from typing import Any
 from fedrelay import config
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import scales
+from fedrelay.reproduce import formulas, scales
 from fedrelay.reproduce.item import ORDERS, SCALES, UNITS, Claim, Column, Item, Paper, Place, Printed, Scale
 from fedrelay.reproduce.measures import MEASURES
 from fedrelay.reproduce.pictures import PICTURES
+from fedrelay.reproduce.relative import RELATIONS, set_beside
+from fedrelay.reproduce.same_runs import taken_over
 from fedrelay.reproduce.studies import STUDIES
 
 Tables = Mapping[str, Any]
@@ -23,7 +25,7 @@ NEVER = "never"
 """What a paper never reached."""
 KEYS = (
     *("title", "where", "study", "notes", "needs", "pictures", "experiment", "panels", "means", "names"),
-    *("scales", "columns", "paper", "claims"),
+    *("scales", "columns", "paper", "symbols", "claims", "like", "runs"),
 )
 
 
@@ -36,12 +38,12 @@ def read_paper(path: Path) -> Paper:
 
 
 @contextmanager
-def at(path: Path) -> Iterator[None]:
-    """A mistake is told with the file that it is in."""
+def at(place: Path | str) -> Iterator[None]:
+    """A mistake is told with the file, or the key, that it is in."""
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
+        raise BadInput(f"{place}: {error}") from error
 
 
 def read(path: Path) -> Item:
@@ -50,6 +52,10 @@ def read(path: Path) -> Item:
     own = path.parent / PAPER_FILE
     paper = read_paper(own) if own.is_file() else Paper("", "")
     with at(path):
+        if "like" in tables:
+            tables = taken_over(tables, path, config.read)
+        elif "runs" in tables:
+            raise BadInput("runs of an item are those of its experiment; only one that is `like` another chooses some")
         return item_of(tables, f"{paper.name}/{path.stem}".strip("/"), paper)
 
 
@@ -76,6 +82,8 @@ def item_of(tables: Tables, name: str, paper: Paper) -> Item:
         notes=schema.convert(tables.get("notes", []), tuple[str, ...], "notes"),
         needs=schema.convert(tables.get("needs", ""), str, "needs"),
         pictures=schema.convert(tables.get("pictures", []), tuple[str, ...], "pictures"),
+        like=f"{paper.name}/{tables['like']}".strip("/") if "like" in tables else "",
+        rows=some(tables, "runs", "item"),
     )
     schema.check_keys(item.scales, SCALES[:2], "[scales]")
     for picture in item.pictures:
@@ -104,14 +112,14 @@ def listed(tables: Tables, key: str) -> list[dict[str, Any]]:
 
 
 def column_of(values: Tables, where: str) -> Column:
-    """A column; what is neither its name, its unit nor its digits is an option of the measure."""
+    """A column; what is neither its name, unit, digits nor another row beside it is an option of the measure."""
     own = {key: values[key] for key in ("name", "unit", "digits") if key in values}
-    rest = {key: value for key, value in values.items() if key not in (*own, "measure")}
+    rest = {key: value for key, value in values.items() if key not in (*own, "measure", *RELATIONS)}
     measure = schema.choose(MEASURES, values.get("measure"), f"{where}.measure")
     built, _ = schema.build(measure, rest, where, {})
     column = Column(
         schema.convert(need(own, "name"), str, f"{where}.name"),
-        built,
+        set_beside(built, values, where),
         schema.convert(own.get("unit", ""), str, f"{where}.unit"),
         schema.convert(own.get("digits", schema.NONE), int | None, f"{where}.digits"),
     )
@@ -162,29 +170,39 @@ def some(values: Tables, key: str, where: str) -> tuple[str, ...] | None:
 
 def with_numbers(item: Item, tables: Tables) -> Item:
     """The item with the paper's numbers and claims, all of which must be of rows and columns that there are."""
+    check_names(item)
+    rows = {panel: [item.called(row) for row in scales.rows_of(item, "paper", panel)] for panel in item.panels}
+    rows |= {mean: list(dict.fromkeys(row for panel in of for row in rows[panel])) for mean, of in item.means.items()}
+    columns = [column.name for column in item.columns]
+    symbols = {
+        name: schema.convert(value, float, f"symbols.{name}") for name, value in table_of(tables, "symbols").items()
+    }
+    numbers, printed = of_panel(tables, item), dict[str, dict[str, dict[str, Printed]]]()
+    for panel in numbers:
+        mine = printed.setdefault(known(panel, rows, "[paper]"), {})
+        for row, values in table_of(numbers, panel, "paper.").items():
+            where = f"[paper.{panel!r}.{row!r}]"
+            cells = table_of({row: values}, known(row, rows[panel], f"[paper.{panel!r}]"), "paper.")
+            mine[row] = {known(name, columns, where): printed_of(cell, where, symbols) for name, cell in cells.items()}
+    claims = [claim_of(one, f"[[claims]] {n}", rows, columns) for n, one in enumerate(listed(tables, "claims"), 1)]
+    return replace(item, printed=printed, claims=tuple(claims))
+
+
+def check_names(item: Item) -> None:
+    """Refuse a scale with panels, or a choice of rows, that there are not."""
     for name, scale in item.scales.items():
         for panel in (*(scale.panels or ()), *scale.change_in):
             known(panel, item.panels, f"[scales.{name}]")
-    rows = {panel: [item.called(row) for row in scales.rows_of(item, "paper", panel)] for panel in item.panels}
-    rows |= {mean: list(dict.fromkeys(row for panel in of for row in rows[panel])) for mean, of in item.means.items()}
-    for name, scale in item.scales.items():
-        whole = [scales.whole_tables(item, name, panel) for panel in item.panels]
-        every = [item.called(row) for tables in whole for row in item.kind.rows(tables)]
         for row in scale.rows or ():
-            known(row, every, f"[scales.{name}].runs")
-    columns = [column.name for column in item.columns]
-    printed = {
-        known(panel, rows, "[paper]"): {
-            known(row, rows[panel], f"[paper.{panel!r}]"): {
-                known(column, columns, f"[paper.{panel!r}.{row!r}]"): printed_of(value, f"[paper.{panel!r}.{row!r}]")
-                for column, value in table_of(table_of(of_panel(tables, item), panel, "paper."), row).items()
-            }
-            for row in table_of(of_panel(tables, item), panel, "paper.")
-        }
-        for panel in of_panel(tables, item)
-    }
-    claims = [claim_of(one, f"[[claims]] {n}", rows, columns) for n, one in enumerate(listed(tables, "claims"), 1)]
-    return replace(item, printed=printed, claims=tuple(claims))
+            known(row, all_rows(item, name), f"[scales.{name}].runs")
+    for row in item.rows or ():
+        known(row, all_rows(item, "paper"), "runs")
+
+
+def all_rows(item: Item, scale: str) -> list[str]:
+    """What the rows of any panel are called."""
+    whole = [scales.whole_tables(item, scale, panel) for panel in item.panels]
+    return list(dict.fromkeys(item.called(row) for tables in whole for row in item.kind.rows(tables)))
 
 
 def of_panel(tables: Tables, item: Item) -> dict[str, Any]:
@@ -193,8 +211,13 @@ def of_panel(tables: Tables, item: Item) -> dict[str, Any]:
     return {"": found} if found and not any(item.panels) and not item.means else found
 
 
-def printed_of(value: Any, where: str) -> Printed:
-    """A number, "never", or a table with the value and its deviation."""
+def printed_of(value: Any, where: str, symbols: Mapping[str, float]) -> Printed:
+    """A number, "never", a table with the value and its deviation, or one with a formula and how it is printed."""
+    if isinstance(value, dict) and "formula" in value:
+        schema.check_keys(value, ("formula", "printed"), where)
+        formula, text = (schema.convert(need(value, key), str, f"{where}.{key}") for key in ("formula", "printed"))
+        with at(where):
+            return Printed(formulas.value_of(formula, symbols), text=text)
     if isinstance(value, dict):
         schema.check_keys(value, ("value", "deviation"), where)
         return Printed(

@@ -25,10 +25,11 @@ def panels_of(item: Item, scale: str) -> list[str]:
 
 def tables_of(item: Item, scale: str, panel: str) -> dict[str, Any]:
     """All that the study of this panel is asked for, with the rows that the scale has."""
-    tables, rows = whole_tables(item, scale, panel), scale_of(item, scale).rows
-    if rows is None:
-        return tables
-    return item.kind.chosen(tables, [row for row in item.kind.rows(tables) if item.called(row) in rows])
+    tables = whole_tables(item, scale, panel)
+    for rows in (scale_of(item, scale).rows, item.rows):
+        if rows is not None:
+            tables = item.kind.chosen(tables, [row for row in item.kind.rows(tables) if item.called(row) in rows])
+    return tables
 
 
 def whole_tables(item: Item, scale: str, panel: str) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""Columns of what runs cost: messages by direction, and time and traffic by FedGSP's formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedrelay.report import measures as of_run
+from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.runs.folder import Run
+
+Direction = Literal["server_to_client", "client_to_server", "client_to_client", "total"]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """How many were sent in this direction: a round, on average, or in all rounds (FedSeq journal 2024, Table 3)."""
+
+    direction: Direction = "total"
+    all_rounds: bool = False
+
+    def __call__(self, found: Finished, row: str, /) -> list[Reading]:
+        return [self.of(run) for run in found.runs.get(row, ())]
+
+    def of(self, run: Run) -> Reading:
+        if not run.rounds:
+            return Reading()
+        split = of_run.split(run, "messages")
+        count = sum(split.values()) if self.direction == "total" else split[self.direction]
+        return Reading(count if self.all_rounds else count / len(run.rounds))
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """T_comp, T_comm or D_comm (FedGSP 2022, Eqs. 15-17) of a run that has ended: of all its rounds, or of those until
+    a `share` of the target was reached."""
+
+    what: Literal["computing_seconds", "communication_seconds", "traffic_bytes"]
+    share: float | None = None
+
+    def __call__(self, found: Finished, row: str, /) -> list[Reading]:
+        return [self.of(run) for run in found.runs.get(row, ())]
+
+    def of(self, run: Run) -> Reading:
+        if run.summary is None:
+            return Reading()
+        whole = run.summary.estimates.get(self.what)
+        if self.share is None:
+            return Reading(whole)
+        until = run.summary.estimates_to.get(self.what, {}).get(f"{self.share:g}")
+        return Reading(beyond=whole) if until is None else Reading(until)
