@@ -199,3 +199,35 @@ def test_a_real_browser_draws_every_picture(tmp_path):
     assert len(drawn) == 7  # three of accuracy, two of loss, two of messages
     assert done.stdout.count('class="trace scatter') == 5 * 2
     assert done.stdout.count('class="point"') >= 2 * 2 * 3
+
+
+def test_the_page_averages_its_curves_over_as_many_rounds_as_are_chosen(tmp_path):
+    """Every second of 60 rounds is tested, with 0.2 and 0.6 in turn: of ten rounds five count, of which two or three
+    are of each kind."""
+    if BROWSER is None:
+        lacking("there is no Chromium or Chrome on this machine")
+    values = {number: (0.2, 0.6)[number // 2 % 2] for number in range(2, 61, 2)}
+    lines = [line_of(number, values.get(number)) for number in range(1, 61)]
+    page = report.write([run_folder(tmp_path / "run", lines)], tmp_path / "report.html")
+    choose = """<script>
+      const choice = document.getElementById("mean"), chart = document.querySelector("[data-figure=traffic]");
+      choice.value = "10"; choice.dispatchEvent(new Event("change"));
+      document.title = JSON.stringify(chart.data[0].y);
+    </script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", choose), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    flags += ["--virtual-time-budget=5000", "--dump-dom"]
+    done = subprocess.run([BROWSER, *flags, page.as_uri()], capture_output=True, text=True, timeout=120, check=True)
+    found = json.loads(re.findall(r"<title>(.*?)</title>", done.stdout)[0])
+    assert found[:3] == [pytest.approx(each) for each in (60, 40, (60 + 20 + 60) / 3)]
+    assert found[10:12] == [pytest.approx((3 * 60 + 2 * 20) / 5), pytest.approx((2 * 60 + 3 * 20) / 5)]
+
+
+def test_a_page_offers_means_over_fewer_rounds_than_there_are(tmp_path):
+    def offered(rounds):
+        lines = [line_of(number) for number in range(1, rounds + 1)]
+        page = report.html([report.load(run_folder(tmp_path / f"of{rounds}", lines))])
+        return [int(value) for value in re.findall(r'<option value="(\d+)"', page)]
+
+    assert offered(4) == []
+    assert offered(51) == [1, 5, 10, 25, 50]

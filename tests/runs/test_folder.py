@@ -81,6 +81,7 @@ def summary_of(tmp_path, **changed):
         ({"drops": [{**DROP, "hop": None}]}, "drops should say client, chain, hop and reason"),
         ({"drops": [{**DROP, "reason": 3}]}, "drops should say client, chain, hop and reason"),
         ({"undescribed": [{"client": 3}]}, "undescribed should say client and reason"),
+        ({"over_clients": {"train_loss": "low"}}, "over_clients should hold numbers"),
     ],
 )
 def test_a_line_that_no_round_wrote_is_refused_with_its_key(tmp_path, changed, message):
@@ -139,7 +140,7 @@ def test_a_summary_of_before_there_was_a_clock_has_none(tmp_path):
     found = summary_of(tmp_path)
     assert (found.final_loss, found.jump, found.parallelism, found.simulated_seconds) == (None,) * 4
     assert (found.rounds_to, found.traffic_to, found.time_to, found.estimates) == ({},) * 4
-    assert (found.mean_loss, found.estimates_to) == (None, {})
+    assert (found.mean_loss, found.estimates_to, found.over_clients) == (None, {}, {})
     assert (found.relayed, found.describing, found.depth) == (*({"messages": 0, "bytes": 0},) * 2, 0)
 
 

@@ -20,7 +20,7 @@ from fedrelay.data import Normalise
 from fedrelay.data.own import from_arrays
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic, Mlp, Own
-from fedrelay.runs import results
+from fedrelay.runs import results, testing
 from fedrelay.runs.folder import AT_THE_END
 from fedrelay.runs.output import load_trained
 from fedrelay.runs.results import read_clients, read_quality
@@ -377,7 +377,7 @@ def test_every_client_is_judged_by_its_name_on_its_own_rows(run, federation):
 
 @pytest.mark.parametrize("batch", [1, 25, 1024])
 def test_clients_that_go_through_the_network_together_are_judged_as_if_alone(run, federation, monkeypatch, batch):
-    monkeypatch.setattr(results, "EVALUATION_BATCH", batch)  # each alone, two together, all together
+    monkeypatch.setattr(testing, "EVALUATION_BATCH", batch)  # each alone, two together, all together
     task = fr.Task.of(Mlp(hidden=(4,)), federation)
     workspaces = fr.tasks.Workspaces(task)
     network = fr.load_model(run)

@@ -403,6 +403,7 @@ def test_a_round_is_read_back_as_it_was_written(tmp_path):
         simulated_seconds=1.25,
         classes=7,
         metrics={"accuracy": 0.5, "loss": 0.1, "f1": 0.3},
+        over_clients={"train_loss": 0.2, "train_loss_deviation": None},
     )
     untested = replace(log(2, None), metrics={})
     Lines(tmp_path / "rounds.jsonl").restart([encode(whole), encode(untested)])
@@ -475,7 +476,16 @@ def test_what_is_measured_as_a_share_has_no_target_above_one():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"every": 0}, {"target": 0.0}, {"shares": (2.0,)}, {"last": 0}, {"last_rounds": 0}, {"smooth": 0}]
+    "bad",
+    [
+        {"every": 0},
+        {"target": 0.0},
+        {"shares": (2.0,)},
+        {"last": 0},
+        {"last_rounds": 0},
+        {"clients_every": 0},
+        {"smooth": 0},
+    ],
 )
 def test_evaluation_settings_out_of_range_are_refused(bad):
     with pytest.raises(BadInput, match="must be"):

@@ -88,6 +88,9 @@ class Style:
     dash: str
 
 
+ROUNDS = Scale("Round", lambda run: [log.round for log in run.rounds], shared=True)
+
+
 def styles(runs: Sequence[Run]) -> list[Style]:
     """One look per run; a reference is grey and dashed, so that it does not seem to compete."""
     found, place = [], 0
@@ -102,7 +105,6 @@ def styles(runs: Sequence[Run]) -> list[Style]:
 
 def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     """The main measure over rounds, traffic and sequential time, then the losses; only what the runs have."""
-    rounds = Scale("Round", lambda run: [log.round for log in run.rounds], shared=True)
     divisor, unit = measures.unit(max((measures.total(run, "bytes") for run in runs), default=0))
     traffic = Scale(f"Traffic since the start ({unit})", lambda run: [sent / divisor for sent in measures.traffic(run)])
     hops = Scale("Hops one after another", measures.hops)
@@ -118,7 +120,7 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
         if scale.shared and measures.once(runs, measure.of):  # a curve of one point is no curve
             found.append(Figure(key, measure.title, "After the last round.", _lengths(runs, names, measure), wide))
         else:
-            spec = _lines(runs, names, measure, scale)
+            spec = lines(runs, names, measure, scale)
             found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide))
 
     merged = (
@@ -126,17 +128,17 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
         if measures.serverless(runs)
         else ("How many times models were merged.")
     )
-    add("rounds", main, "rounds", merged, rounds, wide=True)
+    add("rounds", main, "rounds", merged, ROUNDS, wide=True)
     add("traffic", main, "traffic", "All that was sent, whoever sent it to whom.", traffic)
     add("hops", main, "sequential time", "Clients in a chain wait for one another; chains run side by side.", hops)
     if any(measures.clock(run) for run in runs):
         add("clock", main, "simulated time", "As the speeds and bandwidths of [latency] have it.", clock)
     names_of = dict.fromkeys(name for run in runs for log in run.rounds for name in log.metrics)
     for name in (name for name in names_of if name not in (by.name, "loss")):
-        add(f"metric_{name}", measure_of(name, by), "rounds", f"On the central {judged.lower()} set.", rounds)
+        add(f"metric_{name}", measure_of(name, by), "rounds", f"On the central {judged.lower()} set.", ROUNDS)
     if by.name != "loss":
-        add("loss", LOSS, "rounds", f"On the central {judged.lower()} set.", rounds)
-    add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", rounds)
+        add("loss", LOSS, "rounds", f"On the central {judged.lower()} set.", ROUNDS)
+    add("train_loss", TRAIN_LOSS, "rounds", "Mean over the clients that took part, on their own data.", ROUNDS)
     return found
 
 
@@ -153,19 +155,21 @@ def _has(runs: Sequence[Run], measure: Measure) -> bool:
     return any(measure.of(log) is not None for run in runs for log in run.rounds)
 
 
-def _lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Scale) -> Spec:
+def lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Scale) -> Spec:
+    """One line per run. The rounds go along (`customdata`), so that the page can draw means over some of them."""
     data: list[Spec] = []
     for place, (run, name, style) in enumerate(zip(runs, names, styles(runs), strict=True)):
         # A run may have no such scale at all (a virtual clock); it keeps its place, without a line.
-        pairs = [(x, measure.of(log)) for x, log in zip(scale.along(run), run.rounds, strict=False)]
-        points = [(x, measure.factor * y) for x, y in pairs if y is not None]
+        pairs = [(x, measure.of(log), log.round) for x, log in zip(scale.along(run), run.rounds, strict=False)]
+        points = [(x, measure.factor * y, number) for x, y, number in pairs if y is not None]
         trace = {
             "type": "scatter",
             "mode": "lines+markers" if len(points) <= FEW else "lines",
             "name": escape(shortened(name)),
             "meta": place,
-            "x": [x for x, _ in points],
-            "y": [y for _, y in points],
+            "x": [x for x, _, _ in points],
+            "y": [y for _, y, _ in points],
+            "customdata": [number for _, _, number in points],
             "line": {"color": style.colour, "dash": style.dash, "width": 2},
             "marker": {"size": 5 if len(points) > 1 else 11},  # a point without a line must be seen
             "hovertemplate": measure.hover + ("" if scale.shared else " at %{x:.4~g}"),

@@ -11,10 +11,13 @@ from plotly.offline import get_plotlyjs
 
 from fedrelay import files
 from fedrelay.errors import BadInput
-from fedrelay.report import draws, figures, judged, measures, pools, tables
+from fedrelay.report import draws, figures, judged, measures, over_clients, pools, tables
 from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.runs.folder import Run, load
+
+MEANS = (5, 10, 25, 50, 100)
+"""Rounds over which a page can average its curves: FedSeq's published code has 5, clustered sampling 2021 50."""
 
 
 def html(
@@ -27,7 +30,8 @@ def html(
     if not runs:
         raise BadInput("a report needs at least one run: name one or more run folders")
     names = measures.labels(runs)
-    curves, bars = figures.curves(runs, names) + draws.curves(runs, names), figures.bars(runs, names)
+    curves = figures.curves(runs, names) + over_clients.curves(runs, names) + draws.curves(runs, names)
+    bars = figures.bars(runs, names)
     settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
     results = judged.figures(runs, found, names) + pools.figures(runs, names)
     by, targets = measures.headline(runs), measures.targets(runs) if measures.shares(runs) else []
@@ -55,6 +59,7 @@ def html(
         figure=measures.words(by.name),
         pictures=pictures,
         curves=curves,
+        means=_means(runs),
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
         specs={figure.key: figure.spec for figure in (*pictures, *curves, *bars, *results)},
@@ -95,6 +100,12 @@ def write(
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}): name another file with --out") from None
     return out
+
+
+def _means(runs: Sequence[Run]) -> list[int]:
+    """The numbers of rounds over which curves may be averaged; none if there are only a few."""
+    most = max((len(run.rounds) for run in runs), default=0)
+    return [rounds for rounds in MEANS if rounds < most]
 
 
 def _grouped(columns: Sequence[tables.Column]) -> list[tuple[str, list[tables.Column]]]:

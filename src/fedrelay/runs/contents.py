@@ -187,7 +187,9 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
     Undescribed: {"client": whole, "reason": text},
     RoundLog: {
         **dict.fromkeys(("round", "clients", "chains", "depth", "examples", "visits", "groups"), whole),
-        **dict.fromkeys(("messages", "bytes", "relayed", "describing", "sampling", "metrics", "pool"), tree),
+        **dict.fromkeys(
+            ("messages", "bytes", "relayed", "describing", "sampling", "metrics", "over_clients", "pool"), tree
+        ),
         **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe(number)),
         "seconds": number,
         "drops": several(record(Dropped)),

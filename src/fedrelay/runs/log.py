@@ -74,6 +74,9 @@ class RoundLog:
     another (`distances`, a row for each)."""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """Loss and metrics on the test set; empty if this round was not tested. Not finite is None."""
+    over_clients: Mapping[str, float | None] = field(default_factory=dict)
+    """Loss and headline on all clients' own examples (`train_loss`, `test_accuracy` …) and their deviations over
+    clients; empty if this round was not evaluated so."""
 
     @property
     def accuracy(self) -> float | None:
@@ -141,3 +144,5 @@ class Summary:
     """On the test set: the mean of the same tests as `mean`."""
     estimates_to: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """The same as `estimates` when each share of the target was reached: by name, then by share."""
+    over_clients: Mapping[str, float | None] = field(default_factory=dict)
+    """After the last round: loss and headline on all clients' own examples, and their deviations over clients."""

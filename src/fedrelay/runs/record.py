@@ -6,11 +6,10 @@ Nothing is refused because a cut left it half-made.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.runs import checkpoint
 from fedrelay.runs.claim import Claim, alone_in
 from fedrelay.runs.costs import Estimate
+from fedrelay.runs.described import described_run
 from fedrelay.runs.fitting import check_fits
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS, SUMMARY, keep, read_config, read_summary, write_summary
 from fedrelay.runs.latency import Latency
@@ -36,9 +36,9 @@ from fedrelay.runs.output import write_model
 from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprint, logs_of
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.runs.testing import figures_of
+from fedrelay.runs.testing import figures_of, over_clients
 from fedrelay.runs.underway import FOLDER, SECONDS, UnderwayFiles
-from fedrelay.tasks import Task, Workspaces
+from fedrelay.tasks import Workspaces
 from fedrelay.types import Algorithm, Engine, State
 
 
@@ -79,6 +79,8 @@ class Recorder:
         within("rounds", self.rounds, least=1)
         within("checkpoint", self.checkpoint_every, least=1)
         object.__setattr__(self, "evaluate", self.evaluate.of(self.engine.task.headline))
+        if self.evaluate.clients_every is not None and self.federation is None:
+            raise BadInput("clients_every evaluates on the examples of all clients: give the recorder the federation")
 
     @property
     def path(self) -> Path:
@@ -147,7 +149,7 @@ class Recorder:
             self._workspaces,
             test=self.test,
             federation=self.federation,
-            by_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
+            each_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
         )
         task = self.engine.task
         summary = summarise(
@@ -243,8 +245,10 @@ class Recorder:
         """The line of a round that was the last one, now that others follow it: it may have been tested only for that,
         or on more examples."""
         if log.round % self.evaluate.every:
-            return replace(log, metrics={})
-        return self._log(state) if self._some is not self.test else log
+            log = replace(log, metrics={})
+        elif self._some is not self.test:
+            log = replace(log, metrics=self._metrics(state))
+        return log if self._every_client(log.round) else replace(log, over_clients={})
 
     @cached_property
     def _some(self) -> Store | None:
@@ -257,14 +261,29 @@ class Recorder:
     def _log(self, state: State) -> RoundLog:
         """What the last round did, with its test if it is one that is tested."""
         assert state.log is not None
-        metrics: Mapping[str, float] = {}
-        test = self.test if state.round == self.rounds else self._some
-        if test and (state.round % self.evaluate.every == 0 or state.round == self.rounds):
-            predictor = deployed(state, self.algorithm, self.engine)
-            metrics = figures_of(predictor, test, self._workspaces, self.federation)
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
-        finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-        return replace(state.log, classes=seen, metrics=finite)
+        own = self._over_clients(state) if self._every_client(state.round) else {}
+        return replace(state.log, classes=seen, metrics=self._metrics(state), over_clients=own)
+
+    def _metrics(self, state: State) -> dict[str, float | None]:
+        """The test of this round, if it is one that is tested."""
+        last = state.round == self.rounds
+        test = self.test if last else self._some
+        if not test or not (last or state.round % self.evaluate.every == 0):
+            return {}
+        predictor = deployed(state, self.algorithm, self.engine)
+        return finite(figures_of(predictor, test, self._workspaces, self.federation))
+
+    def _every_client(self, round: int) -> bool:
+        """Whether the model of this round is evaluated on the examples of all clients."""
+        every = self.evaluate.clients_every
+        return every is not None and (round % every == 0 or round == self.rounds)
+
+    def _over_clients(self, state: State) -> dict[str, float | None]:
+        """What it is worth on them; a run that settings are chosen by never sees a test example."""
+        assert self.federation is not None
+        predictor, tested = deployed(state, self.algorithm, self.engine), self.evaluate.on == "test"
+        return finite(over_clients(predictor, self.federation, self._workspaces, tested=tested))
 
     def _note_engine(self) -> None:
         """An engine that chose how to run (`auto`) chose some of the bits: the configuration must say so."""
@@ -275,41 +294,6 @@ class Recorder:
         self._noted["engine"] = settings
 
 
-def described_run(recorder: Recorder) -> dict[str, Any]:
-    """A run that was made in Python, as far as its objects can be told in a file."""
-    engine = recorder.engine
-    return {
-        "rounds": recorder.rounds,
-        "seed": engine.seed,
-        "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": digest_of(engine.sizes)},
-        "model": plain(engine.task.model),
-        **described_task(engine.task),
-        "algorithm": {"name": recorder.name, "is": plain(recorder.algorithm)},
-        "evaluate": plain(recorder.evaluate),
-        "engine": {"name": type(engine).__name__},
-    }
-
-
-def described_task(task: Task) -> dict[str, Any]:
-    """Loss, metrics and headline, if they are other than the model's own."""
-    usual = Task(task.model, task.shape, task.classes, target="classes")
-    if (usual.loss, usual.metrics, usual.judged_by) == (task.loss, task.metrics, task.judged_by):
-        return {}
-    headline = plain(task.headline)
-    return {"task": {"loss": plain(task.loss), "metrics": plain(task.metrics), "headline": headline}}
-
-
-def digest_of(sizes: Sequence[int]) -> str:
-    return hashlib.sha256(repr(tuple(sizes)).encode()).hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """A configured object as plain data: dataclasses by their fields, functions by their names."""
-    if is_dataclass(value) and not isinstance(value, type):
-        said = {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-        return {"is": type(value).__name__} | {key: part for key, part in said.items() if part is not None}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return getattr(value, "__qualname__", type(value).__name__)
+def finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """What is not finite is None."""
+    return {name: value if math.isfinite(value) else None for name, value in figures.items()}

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,8 @@ from fedrelay.runs.folder import CLIENTS, CLIENTS_TABLE, QUALITY, keep
 from fedrelay.runs.json_files import Check, Damaged, dumps, number, numbers, text
 from fedrelay.runs.quality import Bin, Calibration, Spread, calibration, confusion
 from fedrelay.runs.rounds import kept
-from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces, evaluate
-from fedrelay.tasks.predictors import Outputs
-from fedrelay.types import Vector
+from fedrelay.runs.testing import by_client, own_test_parts
+from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces
 
 MOST_CLASSES = 200
 """A larger confusion matrix is not written."""
@@ -90,67 +89,11 @@ def judge_clients(predictor: Predictor, federation: Federation | None, workspace
     if parts is None:
         return None
     found = []
-    for client, measured in measures(predictor, parts, workspaces):
+    for part, measured in by_client(predictor, own_test_parts(parts), workspaces):
         finite = {key: value if math.isfinite(value) else None for key, value in measured.items()}
-        tested = parts.client_test(client).size
-        found.append(ClientResult(client, parts.names[client], parts.sizes[client], tested, finite))
+        found.append(ClientResult(part.id, parts.names[part.id], parts.sizes[part.id], part.size, finite))
     headline = workspaces.task.headline
     return Clients(headline.name, headline.higher_is_better, tuple(found)) if found else None
-
-
-def measures(
-    predictor: Predictor, parts: Federation, workspaces: Workspaces
-) -> Iterator[tuple[int, Mapping[str, float]]]:
-    """Loss and metrics of every client that has a test part, in order.
-
-    The examples of many small clients go through the network together, if all use the same model: one by one they would
-    take several times as long.
-    """
-    tested = [client for client in range(len(parts)) if parts.client_test(client).size]
-    for company in companies(parts, tested):
-        own = [predictor.for_client(client) for client in company]
-        rows = [parts.client_test(client).rows for client in company]
-        if len(company) > 1 and all(each is predictor for each in own):
-            together = answers_of(predictor, parts.test, torch.cat(rows), workspaces)
-            ends = np.cumsum([len(each) for each in rows]).tolist()
-            own = [Answered(together[end - len(each) : end]) for end, each in zip(ends, rows, strict=True)]
-        for client, each, mine in zip(company, own, rows, strict=True):
-            yield client, evaluate(each, parts.test.picked(mine), workspaces)
-
-
-def companies(parts: Federation, clients: list[int]) -> Iterator[list[int]]:
-    """Neighbouring clients that have no more examples together than are evaluated at once; a larger one is alone."""
-    company: list[int] = []
-    total = 0
-    for client in clients:
-        size = parts.client_test(client).size
-        if company and total + size > EVALUATION_BATCH:
-            yield company
-            company, total = [], 0
-        company.append(client)
-        total += size
-    if company:
-        yield company
-
-
-@torch.no_grad()
-def answers_of(predictor: Predictor, test: Store, rows: torch.Tensor, workspaces: Workspaces) -> torch.Tensor:
-    """What the predictor answers to these rows, which are few enough for one batch."""
-    return predictor.outputs(workspaces)(test.take(rows)[0])
-
-
-@dataclass(frozen=True)
-class Answered(Predictor):
-    """Answers that were given already, to one batch of examples."""
-
-    answers: torch.Tensor
-
-    @property
-    def vectors(self) -> tuple[Vector, ...]:
-        return ()
-
-    def outputs(self, workspaces: Workspaces, /) -> Outputs:
-        return lambda _: self.answers
 
 
 @torch.no_grad()
@@ -186,10 +129,10 @@ def write_results(
     *,
     test: Store | None = None,
     federation: Federation | None = None,
-    by_client: bool = True,
+    each_client: bool = True,
 ) -> tuple[Clients | None, Quality | None]:
     """Judge what a run has made, and write what came of it: for clients that have test parts, and for classes."""
-    clients = judge_clients(predictor, federation, workspaces) if by_client else None
+    clients = judge_clients(predictor, federation, workspaces) if each_client else None
     quality = judge_classes(predictor, test, workspaces, () if federation is None else federation.source.class_names)
     if clients is not None:
         write_clients(folder, clients)

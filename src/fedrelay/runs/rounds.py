@@ -86,7 +86,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "pool"):
+    for key in ("sampling", "undescribed", "kept", "pool", "over_clients"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -180,7 +180,7 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe),
     **dict.fromkeys(("messages", "bytes"), directions()),
     **dict.fromkeys(("relayed", "describing"), part),
-    **dict.fromkeys(("sampling", "metrics"), numbers),
+    **dict.fromkeys(("sampling", "metrics", "over_clients"), numbers),
     "drops": lost("client", "chain", "hop"),
     "kept": listed,
     "undescribed": lost("client"),

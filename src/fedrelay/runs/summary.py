@@ -28,7 +28,10 @@ class Evaluate:
     whatever `last` is: FedSeq's papers report 100, 25 or 5 of them. Rounds without an evaluation count nothing: with
     `every = 5` there are 20 in 100 rounds; and the last round always has one. Where the test set is very large,
     `sample` says how many of its examples, drawn once from the seed of the run, are tested on the way; after the last
-    round it is tested whole.
+    round it is tested whole. `clients_every` also evaluates the model on the examples of all clients, every so many
+    rounds and after the last one: the global training loss Σ p_i L_i and the deviations of loss and headline over
+    clients (clustered sampling 2021, Figs. 1 and 2). A pass over all training data takes its time, so it is not done
+    unless it is asked for.
     """
 
     every: int = 5
@@ -39,10 +42,13 @@ class Evaluate:
     last: int = 5
     last_rounds: int | None = None
     sample: int | None = None
+    clients_every: int | None = None
 
     def __post_init__(self) -> None:
         if self.sample is not None:
             within("sample", self.sample, least=1)
+        if self.clients_every is not None:
+            within("clients_every", self.clients_every, least=1)
         within("every", self.every, least=1)
         if self.target is not None:
             within("target", self.target, above=0)
@@ -119,6 +125,7 @@ def summarise(
         best=headline.best(tested),
         final=tested[-1] if tested else None,
         mean_loss=evaluate.mean(logs, "loss"),
+        over_clients=logs[-1].over_clients if logs else {},
         estimates_to={} if estimate is None else estimated_to(until, estimate),
     )
 
