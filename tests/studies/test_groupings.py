@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 
@@ -14,8 +15,11 @@ from rich.console import Console
 
 from fedrelay import BadInput, cli
 from fedrelay.plans import DISTANCES
+from fedrelay.runs.measures import Box
 from fedrelay.studies import groupings as laboratory
 from fedrelay.studies.groupings import results
+from fedrelay.studies.groupings.apart import Apart, chosen
+from fedrelay.studies.groupings.pictures import heat_maps
 from fedrelay.studies.groupings.study import smaller
 
 TABLES = {
@@ -24,6 +28,11 @@ TABLES = {
     "local": {"batch": 16, "lr": 0.1},
     "groups": {"groups": 4, "repeats": 2},
 }
+
+
+def classes_of(clients):
+    """Of clients that are called such as `client 3 (cat)`."""
+    return [re.search(r"\((.*)\)", name)[1] for name in clients]
 
 
 def study(**groups) -> laboratory.Findings:
@@ -72,6 +81,65 @@ def test_measures_are_those_of_the_groups(findings):
     assert one.counts.sum() == sum(findings.sizes)
     assert sorted(client for group in one.groups for client in group) == list(range(40))
     assert findings.clients_apart > one.apart
+    # Clients of one class are at distance (1 - 1/e) · 2 from those of another, and at 0 from their own.
+    classes = np.array(classes_of(findings.between[0].clients)).astype(int)
+    apart = [(1 - np.exp(-1)) * 2 * (classes[a] != classes[b]) for a, b in itertools.combinations(range(40), 2)]
+    assert findings.clients_box.mean == pytest.approx(np.mean(apart))
+    assert findings.clients_apart == findings.clients_box.high == pytest.approx(2 - 2 / np.e)
+
+
+def test_a_box_is_that_of_a_box_plot():
+    """Of 1 to 9 and 30: quarters at 3.25, 5.5 and 7.75, so whiskers reach from -3.5 to 14.5; 30 is beyond."""
+    assert Box.of(np.array([*range(1, 10), 30.0])) == Box(1.0, 3.25, 5.5, 7.75, 9.0, 7.5)
+    assert Box.of(np.array([2.0])) == Box(2.0, 2.0, 2.0, 2.0, 2.0, 2.0)
+    assert Box.of(np.array([])) is None
+
+
+def test_distances_between_clients_are_those_of_their_traits(findings):
+    """A histogram of one class is at a right angle to that of another class, whichever that is."""
+    histogram = next(one for one in findings.between if one.trait == "histogram")
+    assert histogram.distance == "cosine"
+    assert sorted(int(name.split()[1]) for name in histogram.clients) == list(range(40))
+    classes = classes_of(histogram.clients)
+    assert classes == sorted(classes)
+    expected = np.array([[float(a != b) for b in classes] for a in classes])
+    np.testing.assert_allclose(histogram.matrix, expected, atol=1e-12)
+    assert {one.trait for one in findings.between} == {"histogram", "classifier", "confidence"}
+
+
+def test_clients_are_shown_by_number_or_by_class():
+    counts = np.array([[5, 0, 1], [0, 4, 0], [9, 0, 0], [0, 0, 3], [1, 8, 0]])
+    names = ("ant", "bee", "cat")
+    assert chosen(4, counts, names) == [0, 2, 1, 3]
+    assert chosen(99, counts, names) == [0, 2, 1, 4, 3]
+    assert chosen((3, 0, 3), counts, names) == [3, 0]
+    assert chosen(("cat", "ant"), counts, names) == [3, 0, 2]
+    assert chosen(("1",), counts, ()) == [1, 4]
+
+
+def test_task2vec_stands_beside_confidence_with_its_own_distance_and_one_client_has_a_row(tmp_path):
+    trait = {"name": "task2vec", "probe": "model", "epochs": 1, "samples": 20, "draws": 2, "most": 8}
+    found = study(
+        traits=[trait, "confidence"],
+        distances=["cosine", "normalised_cosine"],
+        groupers=["greedy"],
+        repeats=1,
+        clients=["3", "5"],
+    )
+    first, second = found.between
+    assert (first.distance, second.distance) == ("normalised_cosine", "cosine")
+    assert first.clients == second.clients
+    assert set(classes_of(first.clients)) == {"3", "5"}
+    laboratory.write(found, tmp_path, "digits")
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', (tmp_path / "report.html").read_text(), re.S)[1])
+    assert len(specs["apart0"]["data"][0]["z"]) == len(first.clients)
+    assert [len(trace["y"]) for trace in specs["apart_row"]["data"]] == [len(first.clients) - 1] * 2
+    assert max(specs["apart_row"]["data"][0]["y"]) == 1.0
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert [one["trait"] for one in content["distances"]] == [first.trait, "confidence"]
+    again = [Apart.from_json(one) for one in content["distances"]]
+    np.testing.assert_allclose(again[0].matrix, first.matrix, atol=1e-4)
+    assert heat_maps(again)[:2] == heat_maps(found.between)[:2]
 
 
 def test_models_become_unlike_while_clients_train_alone(findings):
@@ -96,7 +164,8 @@ def test_the_page_is_self_contained_and_its_pictures_are_valid(findings, tmp_pat
     assert "groupings of &lt;digits&gt;" in page
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
     specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
-    assert len(specs) == len(findings.made) + 3
+    assert len(specs) == len(findings.made) + 3 + 5  # and the boxes, three matrices and a row
+    assert specs["cpd"]["data"][0]["median"][1:] == [made.box.median for made in findings.made]
     for spec in specs.values():
         plotly.graph_objects.Figure(spec)  # refuses what Plotly does not know
     mix = np.array(specs["mix0"]["data"][0]["z"])
@@ -144,6 +213,10 @@ def test_of_many_groups_the_first_are_drawn_and_all_are_told():
         ({"max_clients": 3}, "groups = 4 and max_clients = 3: give one or the other"),
         ({"groups": 41}, "groups = 41 but there are 40 clients"),
         ({"grouper": "icg"}, "unknown key 'grouper'; did you mean 'groupers'"),
+        ({"clients": 1}, r"\[groups\].clients must be at least 2"),
+        ({"clients": [1, "a"]}, "expected a number of clients, a list of their numbers or of classes"),
+        ({"clients": [40]}, "there is no client 40: there are 0 to 39"),
+        ({"clients": ["x"]}, "there is no class 'x': there is 0, 1, 2"),
     ],
 )
 def test_bad_input_is_refused_with_its_place(groups, message):

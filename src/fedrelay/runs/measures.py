@@ -49,6 +49,29 @@ def class_distances(counts: Counts, width: float = 1.0) -> Floats:
     return distances
 
 
+@dataclass(frozen=True)
+class Box:
+    """How numbers are spread, as a box plot has it (FedGSP 2022, Fig. 3a): the quarters, the mean, and the last numbers
+    on either side that are within one and a half times the length of the box."""
+
+    low: float
+    q1: float
+    median: float
+    q3: float
+    high: float
+    mean: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Box | None:
+        """None if there is no number. A quarter between two numbers lies on the line between them."""
+        if not len(values):
+            return None
+        q1, median, q3 = (float(each) for each in np.percentile(values, (25, 50, 75)))
+        reach = 1.5 * (q3 - q1)
+        near = values[(values >= q1 - reach) & (values <= q3 + reach)]
+        return cls(float(near.min()), q1, median, q3, float(near.max()), float(values.mean()))
+
+
 def filled(counts: Counts) -> Counts:
     """The rows, if every one has examples."""
     empty = np.flatnonzero(counts.sum(axis=1) == 0)

@@ -185,9 +185,10 @@ def asked() -> list[Row]:
     """The keys of [groups]."""
     known = meanings(request.Request)
     kinds = {key: f"list of [{key}](#{key})" for key in ("traits", "distances", "groupers")} | {
-        "epochs": "list of whole numbers"
+        "epochs": "list of whole numbers",
+        "clients": "whole number, or list of them or of texts",
     }
-    defaults = {"repeats": 3}
+    defaults = {"repeats": 3, "clients": request.SHOWN}
     return [
         (f"`{key}`", kinds.get(key, "whole number"), written(defaults.get(key)), known.get(key) or WORDS[key])
         for key in request.KEYS

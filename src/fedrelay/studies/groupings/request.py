@@ -11,17 +11,36 @@ from fedrelay.config.choices import CHOICES
 from fedrelay.errors import BadInput, within
 from fedrelay.plans import DISTANCES, GROUPERS, Grouper, Grouping, Limits, limits_of
 from fedrelay.plans.grouping.criteria import pairs
+from fedrelay.studies.groupings.apart import Shown
 from fedrelay.types import Trait
 from fedrelay.visits.traits import TRAITS
 
-KEYS = ("traits", "distances", "groupers", "min_examples", "max_clients", "groups", "repeats", "epochs")
+KEYS = (
+    "traits",
+    "distances",
+    "groupers",
+    "min_examples",
+    "max_clients",
+    "groups",
+    "repeats",
+    "epochs",
+    "clients",
+    "client",
+)
 LIMITS = KEYS[3:6]
+SHOWN = 75
+"""Clients whose distances are drawn, as in FedSeq journal 2024, Fig. 9."""
 
 
 @dataclass(frozen=True)
 class Request:
     """Every grouper with every trait and every distance that go together, each `repeats` times; and, if `epochs` are
-    given, how unlike the clients' models become when they train alone that long."""
+    given, how unlike the clients' models become when they train alone that long.
+
+    The page also has the distances between some `clients` by every trait: the first so many (those of one class side by
+    side), a list of their numbers, or a list of names of classes, for all clients that have most of those. `client` is
+    the number of one of them, whose distances to the others have a picture of their own; the first of them, unless it
+    is said."""
 
     traits: Mapping[str, Trait]
     distances: tuple[str, ...]
@@ -29,6 +48,8 @@ class Request:
     limits: Limits
     repeats: int = 3
     epochs: tuple[int, ...] = ()
+    clients: Shown = SHOWN
+    client: int | None = None
 
     def combinations(self) -> list[tuple[str, str, str, Grouping]]:
         """Names of trait, grouper and distance, and the grouping they make; groupers that need no trait come last."""
@@ -60,7 +81,10 @@ def read(values: Mapping[str, Any], algorithm: Mapping[str, Any], *, exemplars: 
     epochs = schema.convert(values.get("epochs", []), tuple[int, ...], f"{where}.epochs")
     for number in epochs:
         within(f"every one of {where}.epochs", number, least=1)
-    request = Request(traits, tuple(distances), groupers, limits_of(*limits), repeats, epochs)
+    clients = shown(values.get("clients", SHOWN), f"{where}.clients")
+    client = schema.convert(values.get("client", schema.NONE), int | None, f"{where}.client")
+    limited = limits_of(*limits)
+    request = Request(traits, tuple(distances), groupers, limited, repeats, epochs, clients, client)
     refuse_unused(request, values)
     return request
 
@@ -82,6 +106,16 @@ def items(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise BadInput(f"{where}: expected a list of names (or tables with a name), not {value!r}")
     return value
+
+
+def shown(value: Any, where: str) -> Shown:
+    """How many clients are shown, or which, by number or by class."""
+    if type(value) is int:
+        within(where, value, least=2)
+        return value
+    if isinstance(value, list) and value and len({type(item) for item in value} & {int, str}) == 1:
+        return tuple(value)
+    raise BadInput(f"{where}: expected a number of clients, a list of their numbers or of classes, not {value!r:.100}")
 
 
 def worded(value: Any) -> str:

@@ -19,6 +19,7 @@ from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
 from fedrelay.studies.claims import GROUPINGS, claim
+from fedrelay.studies.groupings.pictures import boxes, heat_maps
 from fedrelay.studies.groupings.study import Counts, Findings, Made, Pretrained
 from fedrelay.studies.markdown import markdown_table
 
@@ -32,20 +33,21 @@ COLUMNS: tuple[tuple[str, str, Callable[[Made], Any], str], ...] = (
     ("balance ratio", "{:.3f}", lambda made: made.balance, "most"),
     ("covered classes", "{:.3f}", lambda made: made.covered, "most"),
     ("1000 CPD", "{:.3g}", lambda made: None if made.apart is None else 1000 * made.apart, "least"),
+    ("1000 CPD, mean", "{:.3g}", lambda made: None if made.apart_mean is None else 1000 * made.apart_mean, "least"),
     ("seconds", "{:.2g}", lambda made: made.seconds, ""),
 )
 """Title, form, value, and what is best."""
 
 
 def table(findings: Findings) -> Table:
-    """For the terminal, where there is no room for the seconds."""
+    """For the terminal, where there is no room for the mean CPD and the seconds."""
     result = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("trait", "grouper", "distance"):
         result.add_column(title, no_wrap=True)
-    for title, *_ in COLUMNS[:-1]:
+    for title, *_ in COLUMNS[:-2]:
         result.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
     for made in findings.made:
-        result.add_row(*(Text(cell) for cell in cells(made)[:-1]))
+        result.add_row(*(Text(cell) for cell in cells(made)[:-2]))
     return result
 
 
@@ -65,11 +67,12 @@ def markdown(findings: Findings, title: str) -> str:
 
 def notes(findings: Findings) -> list[str]:
     """What the table does not say."""
-    sizes = findings.sizes
+    sizes, box = findings.sizes, findings.clients_box
     found = [
         f"{findings.source}: {len(sizes)} clients with {min(sizes)} to {max(sizes)} examples"
-        + ("" if findings.clients_apart is None else f"; 1000 CPD of two clients: {1000 * findings.clients_apart:.3g}"),
-        "CPD is the median distance of the class mixes of two groups (FedGSP 2022, Eq. 14)",
+        + ("" if box is None else f"; 1000 CPD of two clients: {1000 * box.median:.3g}, mean {1000 * box.mean:.3g}"),
+        "CPD is the distance of the class mixes of two groups: the median over all pairs, and the mean "
+        "(FedGSP 2022, Eq. 14)",
     ]
     found += [f"describing all clients by {name} took {seconds:.1f} s" for name, seconds in findings.described.items()]
     found += [
@@ -100,7 +103,9 @@ def write(findings: Findings, out: Path, title: str, *, work: str = "") -> None:
         "source": findings.source,
         "clients": len(findings.sizes),
         "clients_cpd": findings.clients_apart,
+        "clients_cpd_box": None if findings.clients_box is None else asdict(findings.clients_box),
         "groupings": [plain(made, findings.class_names) for made in findings.made],
+        "distances": [one.as_json() for one in findings.between],
         "pretraining": [as_json(one) for one in findings.pretrained],
         "described_seconds": dict(findings.described),
         "undescribed": {name: [list(one) for one in missing] for name, missing in findings.missing.items()},
@@ -121,6 +126,8 @@ def plain(made: Made, class_names: Sequence[str]) -> dict[str, Any]:
         "balance_ratio": made.balance,
         "covered_classes": made.covered,
         "cpd": made.apart,
+        "cpd_mean": made.apart_mean,
+        "cpd_box": None if made.box is None else asdict(made.box),
         "seconds": made.seconds,
         "groups": made.groups,
         "classes": classes,
@@ -146,7 +153,12 @@ def page(findings: Findings, title: str) -> str:
         for title, form, value, wish in COLUMNS
         for best in [leading([value(made) for made in findings.made], wish)]
     ]
-    figures = [pretraining(findings.pretrained)] if len(findings.pretrained) > 1 else []
+    spread = [
+        ("clients", findings.clients_box),
+        *((name, made.box) for name, made in zip(names, findings.made, strict=True)),
+    ]
+    figures = boxes(spread) + heat_maps(findings.between)
+    figures += [pretraining(findings.pretrained)] if len(findings.pretrained) > 1 else []
     figures += [alike(one) for one in findings.pretrained]
     figures += [
         mix(number, name, made.counts, findings.class_names)

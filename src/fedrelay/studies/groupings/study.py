@@ -19,7 +19,8 @@ from fedrelay.plans import Groups, Traits
 from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, reasons, similarity
 from fedrelay.report.progress import Watched, bars
 from fedrelay.runs.loop import ClientSurvey
-from fedrelay.runs.measures import balance_ratio, class_distances, covered_classes, group_counts
+from fedrelay.runs.measures import Box, balance_ratio, class_distances, covered_classes, group_counts
+from fedrelay.studies.groupings.apart import Apart, chosen, distances, named_classes
 from fedrelay.studies.groupings.request import Request, read
 from fedrelay.tasks import Task
 from fedrelay.types import Trait, Work
@@ -44,6 +45,11 @@ class Made:
     balance: float
     covered: float
     apart: float | None
+    """The median distance of the class mixes of two groups."""
+    apart_mean: float | None
+    """Their mean distance."""
+    box: Box | None
+    """How those of the first repeat are spread."""
     seconds: float
     groups: Groups
     counts: Counts
@@ -67,13 +73,21 @@ class Findings:
     source: str
     sizes: tuple[int, ...]
     class_names: tuple[str, ...]
-    clients_apart: float | None
+    clients_box: Box | None
+    """How far the class mixes of two clients are apart."""
     made: tuple[Made, ...]
+    between: tuple[Apart, ...]
+    """How far some clients are apart by every trait."""
     pretrained: tuple[Pretrained, ...]
     described: Mapping[str, float]
     """Seconds that describing all clients took, by traits."""
     missing: Mapping[str, tuple[tuple[int, str], ...]]
     """Clients that could not be described, with the reason, by trait."""
+
+    @property
+    def clients_apart(self) -> float | None:
+        """The median distance of the class mixes of two clients."""
+        return None if self.clients_box is None else self.clients_box.median
 
 
 def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | None = None) -> Findings:
@@ -92,18 +106,22 @@ def study(tables: Mapping[str, Any], console: Console, data_dir: Path | str | No
     with bars(console) as progress:
         survey = ClientSurvey(Watched(experiment.engine, progress), task.init(seed))
         counts = class_counts(survey, len(sizes))
+        shown = chosen(request.clients, counts, source.class_names)  # a mistake is refused before anybody trains
         for together in by_training(traits):
             began = time.perf_counter()
             known |= learn_traits(together, survey, len(sizes), seed)
             seconds[", ".join(together)] = time.perf_counter() - began
         made = build(request, known, counts, sizes, seed, progress)
         alone = tuple(pretrained(epochs, survey, counts, local) for epochs in request.epochs)
+    names = named_classes(source.class_names, counts.shape[1])
+    commonest = [names[number] for number in counts.argmax(axis=1)]
     return Findings(
         source=source.name,
         sizes=sizes,
         class_names=source.class_names,
-        clients_apart=apart(counts),
+        clients_box=apart(counts),
         made=made,
+        between=distances(traits, known, shown, commonest, request.client),
         pretrained=alone,
         described=seconds,
         missing={name: found.missing for name, found in known.items() if found.missing},
@@ -166,7 +184,7 @@ def build(
 def measured(trait: str, grouper: str, distance: str, groupings: list[Groups], counts: Counts, seconds: float) -> Made:
     """A grouping with its measures: means over the groups, and over the repeats."""
     by_group = [group_counts(counts, groups) for groups in groupings]
-    distances = [found for mixes in by_group if (found := apart(mixes)) is not None]
+    boxes = [found for mixes in by_group if (found := apart(mixes)) is not None]
     return Made(
         trait,
         grouper,
@@ -174,18 +192,20 @@ def measured(trait: str, grouper: str, distance: str, groupings: list[Groups], c
         number=float(np.mean([len(groups) for groups in groupings])),
         balance=float(np.mean([balance_ratio(mixes).mean() for mixes in by_group])),
         covered=float(np.mean([covered_classes(mixes).mean() for mixes in by_group])),
-        apart=float(np.mean(distances)) if distances else None,
+        apart=float(np.mean([box.median for box in boxes])) if boxes else None,
+        apart_mean=float(np.mean([box.mean for box in boxes])) if boxes else None,
+        box=boxes[0] if boxes else None,
         seconds=seconds,
         groups=groupings[0],
         counts=by_group[0],
     )
 
 
-def apart(counts: Counts) -> float | None:
-    """The median distance of the class mixes of two rows (CPD; FedGSP 2022, Eq. 14); None if there are no two."""
+def apart(counts: Counts) -> Box | None:
+    """How far the class mixes of two rows are apart (CPD; FedGSP 2022, Eq. 14); None if there are no two."""
     if len(counts) > MANY:
         counts = counts[seeds.rng(0, "laboratory", "rows").choice(len(counts), MANY, replace=False)]
-    return float(np.median(class_distances(counts))) if len(counts) > 1 else None
+    return Box.of(class_distances(counts)) if len(counts) > 1 else None
 
 
 def pretrained(epochs: int, survey: ClientSurvey, counts: Counts, local: Work) -> Pretrained:
