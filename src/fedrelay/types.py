@@ -140,6 +140,9 @@ class Visit:
         return vector[: self.task.layout.trainable]
 
 
+LATER = "later"
+"""In the metadata of a field that records of older runs lack: while it has its default, nothing is said of it, so that
+such runs go on."""
 POOL_DISTANCES = "pool_distances"
 """What a client sends that was asked how far the models of its pool are from one another: a row for each."""
 

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedrelay.tasks import Task
+from fedrelay.types import LATER
 
 if TYPE_CHECKING:
     from fedrelay.runs.record import Recorder
@@ -42,9 +43,13 @@ def digest_of(sizes: Sequence[int]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A configured object as plain data: dataclasses by their fields, functions by their names."""
+    """A configured object as plain data: dataclasses by their fields, functions by their names. A field that is new
+    since runs began to be described is left out while it has its default."""
     if is_dataclass(value) and not isinstance(value, type):
-        said = {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+        told = [
+            item for item in fields(value) if not (LATER in item.metadata and getattr(value, item.name) == item.default)
+        ]
+        said = {item.name: plain(getattr(value, item.name)) for item in told}
         return {"is": type(value).__name__} | {key: part for key, part in said.items() if part is not None}
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]

@@ -1,9 +1,9 @@
-"""Local optimisers: how a step is made of a gradient. Each is new at every visit, so that nothing of it travels."""
+"""Local optimisers: how a step is made of a gradient. Each is new at every visit, and nothing of it travels."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -11,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from fedrelay.errors import BadInput, within
+from fedrelay.types import LATER
 from fedrelay.visits.training import Training
 
 
@@ -21,6 +22,11 @@ class Optimiser(ABC):
     def step(self, weights: torch.Tensor, gradient: torch.Tensor, lr: float) -> None:
         """Move the weights, in place; the gradient may be overwritten."""
 
+    @property
+    def momentum(self) -> torch.Tensor | None:
+        """What of earlier steps goes on in the next one, if that is one vector; it may be overwritten."""
+        return None
+
     @abstractmethod
     def first(self, rows: int) -> Optimiser:
         """The optimiser of the first rows alone, at the same place in memory."""
@@ -30,18 +36,22 @@ class Optimiser(ABC):
 class Descent(Optimiser):
     """Gradient descent: v ← momentum · v + g + weight_decay · w, w ← w - lr · v."""
 
-    momentum: float
+    factor: float
     weight_decay: float
     velocity: torch.Tensor | None
+
+    @property
+    def momentum(self) -> torch.Tensor | None:
+        return self.velocity
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor, lr: float) -> None:
         if self.weight_decay:
             gradient.add_(weights, alpha=self.weight_decay)
-        step = gradient if self.velocity is None else self.velocity.mul_(self.momentum).add_(gradient)
+        step = gradient if self.velocity is None else self.velocity.mul_(self.factor).add_(gradient)
         weights.add_(step, alpha=-lr)
 
     def first(self, rows: int) -> Descent:
-        return self if self.velocity is None else Descent(self.momentum, self.weight_decay, self.velocity[:rows])
+        return self if self.velocity is None else Descent(self.factor, self.weight_decay, self.velocity[:rows])
 
 
 @dataclass(frozen=True)
@@ -95,13 +105,32 @@ class Sgd(Training):
     Args:
         epochs, steps, batch, lr, weight_decay, clip, schedule, guard, keep, validation, terms: see `Training`.
         momentum: of the steps of one visit; it does not travel. Weight decay is part of the gradient.
+        carry_momentum: whether the momentum goes on at the client's next visit, as in one long training; it stays at
+            the client. So centralised training is that of a book: a round is an epoch of it.
     """
 
     momentum: float = 0.0
+    carry_momentum: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         below_one("momentum", self.momentum)
+        if self.carry_momentum:
+            self.check_carrying()
+
+    def check_carrying(self) -> None:
+        """Refuse what does not go with momentum from earlier visits."""
+        if not self.momentum:
+            raise BadInput("carry_momentum needs a momentum to carry: momentum = 0.9, or leave it out")
+        if self.keep == "best":
+            raise BadInput('carry_momentum goes on from the last epoch, so it does not go with keep = "best"')
+        reading = next((term for term in self.terms if term.reads_steps), None)
+        if reading is not None:
+            raise BadInput(f"{reading} reads the gradients of one visit off its way: leave carry_momentum out")
+
+    @property
+    def carries(self) -> bool:
+        return self.carry_momentum
 
     @property
     def plain(self) -> bool:

@@ -18,13 +18,15 @@ from fedrelay.tasks import Task
 from fedrelay.types import Baton, Report, Result, Vector, Visit, Work
 from fedrelay.visits import batches
 from fedrelay.visits.schedules import Constant, Schedule
-from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined
+from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall
 from fedrelay.visits.validation import Epoch, better, held_out, number_held, split, tell_poor_choice
 
 if TYPE_CHECKING:
     from fedrelay.visits.optimisers import Optimiser
 
 
+MOMENTUM = "momentum"
+"""Its name in a client's memory, where it goes on at the next visit."""
 FEW_STEPS = 10
 """So many show how fast steps are."""
 
@@ -98,8 +100,14 @@ class Training(Work):
         return None
 
     @property
+    def carries(self) -> bool:
+        """Whether the momentum of the last step goes on at the client's next visit."""
+        return False
+
+    @property
     def keeps(self) -> tuple[str, ...]:
-        return tuple(name for term in self.terms for name in term.keeps)
+        kept = tuple(name for term in self.terms for name in term.keeps)
+        return (*kept, MOMENTUM) if self.carries else kept
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -143,11 +151,13 @@ class Training(Work):
             for number, batch_of in enumerate(batches.alone(self.row(visit)), start=1):
                 self.descend(progress, batch_of)
                 seen = min(number * size, examples)
-                yield Epoch(number, self.steps_for(seen, size, fold=fold), seen, float(progress.losses))
+                steps, kept = self.steps_for(seen, size, fold=fold), progress.optimiser.momentum
+                yield Epoch(number, steps, seen, float(progress.losses), kept if self.carries else None)
 
     def stacks(self, task: Task, /) -> bool:
         """Several visits can be made at once if no term looks at batches, and the network is known."""
-        return self.keep == "last" and all(term.stacks for term in self.terms) and task.stacks
+        alike = self.keep == "last" and not self.carries
+        return alike and all(term.stacks for term in self.terms) and task.stacks
 
     def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[Result]:
         """Several visits at once, one model a row: what they would be one by one, up to rounding."""
@@ -174,6 +184,8 @@ class Training(Work):
         """Training that is about to begin in a workspace."""
         losses = torch.zeros(workspace.weights.shape[:-1])
         lr, optimiser = self.lr * self.schedule(visit.round), self.optimiser(workspace.weights)
+        if self.carries and optimiser.momentum is not None:
+            optimiser.momentum.copy_(recall(visit.memory, MOMENTUM, workspace.weights))
         return Progress(workspace, lr, effect, batch_loss(workspace, visit.task, effect), optimiser, losses)
 
     def descend(self, progress: Progress, some: Iterable[batches.Batch]) -> None:
@@ -209,6 +221,8 @@ class Training(Work):
         steps, lr = self.plain_steps(epoch.steps), self.lr * self.schedule(visit.round)
         steps = float(epoch.steps) if steps is None else steps
         memory, uplink = ended(self.terms, baton.params, params, visit, steps=steps, lr=lr)
+        if epoch.momentum is not None:
+            memory = {**memory, MOMENTUM: epoch.momentum}
         size = visit.client.size
         _, examples = self.lengths(
             size, fold=visit.task.parts.by_batch

@@ -24,6 +24,8 @@ class Epoch(NamedTuple):
     examples: int
     losses: float
     """The sum, over these examples."""
+    momentum: torch.Tensor | None = None
+    """That of the last step, where it goes on at the client's next visit."""
 
 
 class Best(NamedTuple):
