@@ -11,10 +11,10 @@ from rich.text import Text
 
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
-from fedrelay.reproduce import carry_out, library, markdown, scales
-from fedrelay.reproduce.item import SCALES
+from fedrelay.reproduce import carry_out, dry_run, library, markdown, scales
+from fedrelay.reproduce.item import SCALES, Item
 from fedrelay.reproduce.outcome import Outcome
-from fedrelay.reproduce.studies import Setting
+from fedrelay.reproduce.study import Setting
 
 OUT = Console()
 ERR = Console(stderr=True)
@@ -42,17 +42,35 @@ def run(options: argparse.Namespace) -> int:
         OUT.print(listing(options.data_dir))
         return 0
     items = library.wanted(options.item)
+    several = len(items) > 1
+    if options.dry_run:
+        for item in items:
+            foretell(item, options, several=several)
+        return 0
     setting = Setting(ERR, options.jobs, options.data_dir, options.force)
     code = 0
     for item in items:
-        several = len(items) > 1
-        out = folder_of(item.name, options, several=several)
-        shared = item.like in library.names() and (options.out is None or several)
-        runs = folder_of(item.like, options, several=several) if shared else None
+        out, runs = folder_of(item.name, options, several=several), shared_folder(item, options, several=several)
         done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say, runs=runs)
         show(done, out)
         code = 1 if done.failed else code
     return code
+
+
+def foretell(item: Item, options: argparse.Namespace, *, several: bool) -> None:
+    """What would run."""
+    out = shared_folder(item, options, several=several) or folder_of(item.name, options, several=several)
+    planned = carry_out.plan(item, options.scale, out, only=options.only, data_dir=options.data_dir)
+    for text in carry_out.lacking(item, planned, options.data_dir):
+        say(text)
+    OUT.print(f"{item.name}: {item.where}, {item.title}", markup=False, highlight=False, soft_wrap=True)
+    OUT.print(dry_run.table(dry_run.rough(item, [one for one in planned if not one.missing])))
+
+
+def shared_folder(item: Item, options: argparse.Namespace, *, several: bool) -> Path | None:
+    """The folder of the item whose runs these are, if they are another's."""
+    shared = item.like in library.names() and (options.out is None or several)
+    return folder_of(item.like, options, several=several) if shared else None
 
 
 def folder_of(item: str, options: argparse.Namespace, *, several: bool) -> Path:

@@ -12,11 +12,11 @@ from fedrelay import config, files
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, markdown, outcome, scales
+from fedrelay.reproduce import library, markdown, outcome, page, pictures, scales
 from fedrelay.reproduce.finished import Finished
 from fedrelay.reproduce.item import Item
 from fedrelay.reproduce.outcome import Outcome
-from fedrelay.reproduce.studies import Setting
+from fedrelay.reproduce.study import Setting
 from fedrelay.studies.claims import REPRODUCED, claim
 from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
 
@@ -145,6 +145,7 @@ def write(item: Item, scale: str, out: Path, runs: Path, left_out: Sequence[str]
     out.mkdir(parents=True, exist_ok=True)
     files.write(out / REPRODUCED, outcome.dumped(made))
     files.write(out / "table.md", markdown.document(made).encode())
+    files.write(out / "page.html", page.html(made, pictures.drawn(item, found)).encode(errors="replace"))
     return made
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedrelay.report.figures import COLOURS, Figure, Spec, axes, shortened
 from fedrelay.reproduce.finished import Finished
+from fedrelay.reproduce.groups_study import after
 from fedrelay.reproduce.item import Column, Item
-from fedrelay.reproduce.studies import after
 
 NO_RUN = -1
 """The place of a trace that belongs to no run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fedrelay.report.figures import Figure
 from fedrelay.runs.folder import Run
 
 Figures = Mapping[str, float | None]
@@ -25,7 +26,8 @@ class Finished:
 
     runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     figures: Mapping[str, tuple[Figures, ...]] = field(default_factory=dict)
-    failed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pictures: tuple[Figure, ...] = ()
+    """What the study itself draws."""
 
     @property
     def rows(self) -> list[str]:

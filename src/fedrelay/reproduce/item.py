@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedrelay.reproduce.measures import Measure
-from fedrelay.reproduce.studies import STUDIES, Study
+from fedrelay.reproduce.studies import STUDIES
+from fedrelay.reproduce.study import Study
 
 Tables = Mapping[str, Any]
 UNITS = {
@@ -131,6 +132,8 @@ class Item:
     """The item whose runs these are, if they are another's."""
     rows: tuple[str, ...] | None = None
     """Those that are shown of them, if not all."""
+    asked: str = ""
+    """What it is asked for by, if not by its name: the file of a user's own."""
 
     @property
     def kind(self) -> Study:

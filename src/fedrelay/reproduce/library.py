@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from fedrelay.config import schema
@@ -38,7 +39,7 @@ def item_of(name: str) -> Item:
 def wanted(text: str) -> list[Item]:
     """The items that are asked for: one, all of a paper, or one in a file of the user's own."""
     if text.endswith(".toml"):
-        return [read(Path(text))]
+        return [replace(read(Path(text)), asked=text)]
     known = names()
     mine = [name for name in known if name == text or name.startswith(f"{text.rstrip('/')}/")]
     if not mine:

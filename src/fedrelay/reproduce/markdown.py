@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedrelay.reproduce.beside import TIMES, Cell, Line, Part, number_text, ours_text, paper_text
+from fedrelay.reproduce.beside import TIMES, Cell, Judged, Line, Part, number_text, ours_text, paper_text
 from fedrelay.reproduce.outcome import Head, Outcome
 from fedrelay.studies.markdown import markdown_table
 
@@ -15,7 +15,12 @@ MARK = "≠"
 def document(outcome: Outcome) -> str:
     """The whole of it."""
     title = f"# {outcome.where}: {outcome.title}" if not outcome.paper else f"# {outcome.paper}, {outcome.where}"
-    lines = [title, f"{outcome.title}.", f"```\n{outcome.command}\n```", *remarks(outcome)]
+    lines = [
+        title,
+        *([f"{outcome.title}."] if outcome.paper else []),
+        f"```\n{outcome.command}\n```",
+        *remarks(outcome),
+    ]
     for part in outcome.parts:
         lines += [f"## {part.name}"] if part.name else []
         lines += [table(part, outcome.columns)]
@@ -25,16 +30,20 @@ def document(outcome: Outcome) -> str:
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """What to know before the tables are read."""
+    """What to know before the tables are read, as paragraphs."""
+    first, *others = remarks_of(outcome)
+    return [first, "\n".join(f"- {text}" for text in others)] if others else [first]
+
+
+def remarks_of(outcome: Outcome) -> list[str]:
+    """The size and the spread, then what is not there and why."""
     if outcome.scale == "paper":
         size = "The paper's own size."
     else:
-        size = f"Scale `{outcome.scale}`: {outcome.why}. Other sizes than the paper's are expected to differ from it."
+        size = f"Scale {outcome.scale}: {outcome.why}. Other sizes than the paper's are expected to differ from it."
     apart = f"{MARK} marks a difference of more than {TIMES:g} times the spread (deviations over seeds)"
     spread = f"{apart}." if has_spread(outcome) else "One seed has no spread, so no difference is called one."
-    said = [f"{size} {spread}"]
-    said += ["\n".join(f"- {text}" for text in (*outcome.left_out, *outcome.failed, *unfinished(outcome)))]
-    return [text for text in said if text]
+    return [f"{size} {spread}", *outcome.left_out, *outcome.failed, *unfinished(outcome)]
 
 
 def has_spread(outcome: Outcome) -> bool:
@@ -60,8 +69,7 @@ def table(part: Part, columns: Sequence[Head]) -> str:
     """One panel: for every column ours, the paper's and how far they are apart, where the paper has it."""
     heads, shown = ["row"], []
     for column in columns:
-        cells = [line.cells.get(column.name, Cell()) for line in part.lines]
-        printed = any(cell.paper is not None or cell.never for cell in cells)
+        printed = is_printed(part, column)
         shown.append((column, printed))
         heads += [column.name, *(["paper", "difference"] if printed else [])]
     rows = []
@@ -75,6 +83,12 @@ def table(part: Part, columns: Sequence[Head]) -> str:
     return markdown_table(heads, rows, words=1)
 
 
+def is_printed(part: Part, column: Head) -> bool:
+    """Whether the paper has numbers of this column in this panel."""
+    cells = [line.cells.get(column.name, Cell()) for line in part.lines]
+    return any(cell.paper is not None or cell.never for cell in cells)
+
+
 def difference(cell: Cell, column: Head) -> str:
     """How far ours is from the paper's, with its sign."""
     if cell.difference is None:
@@ -86,16 +100,31 @@ def difference(cell: Cell, column: Head) -> str:
 
 def claims(outcome: Outcome) -> str:
     """One line a claim."""
-    rows = [
-        [
-            claim.text,
-            claim.verdict + (" (within the spread)" if claim.unsure else ""),
-            *numbers(claim.ours, claim.paper),
-        ]
-        for claim in outcome.claims
-    ]
-    return markdown_table(["claim", "here", "ours", "the paper's"], rows)
+    return markdown_table(list(CLAIM), [claim_cells(claim) for claim in outcome.claims])
 
 
-def numbers(*several: Sequence[str]) -> list[str]:
-    return [", ".join(texts) for texts in several]
+CLAIM = ("claim", "here", "of", "ours", "the paper's")
+"""What a line of a claim has."""
+
+
+def claim_cells(claim: Judged) -> list[str]:
+    """What is claimed, what became of it, and the numbers in the order of the rows that it is of."""
+    rows = ", ".join(place_text(claim, number) for number in range(len(claim.places)))
+    return [claim.text, verdict_text(claim), f"{claim.column}: {rows}", numbers(claim.ours), numbers(claim.paper)]
+
+
+def place_text(claim: Judged, number: int) -> str:
+    """A row of a claim; with its panel where they are not all of one."""
+    place = claim.places[number]
+    several = len({one.panel for one in claim.places}) > 1
+    return f"{place.row} ({place.panel})" if several else place.row
+
+
+def verdict_text(claim: Judged) -> str:
+    """What became of a claim, and whether seeds say otherwise."""
+    return claim.verdict + (" (within the spread)" if claim.unsure else "")
+
+
+def numbers(texts: Sequence[str]) -> str:
+    """The numbers of a claim; a dash if there is none."""
+    return "–" if set(texts) == {"–"} else ", ".join(texts)

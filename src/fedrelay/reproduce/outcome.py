@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from fedrelay import __version__
@@ -64,7 +65,7 @@ def outcome_of(
         where=item.where,
         scale=scale,
         why=at.why,
-        command=f"fedrelay reproduce {item.name} --scale {scale}",
+        command=f"fedrelay reproduce {quote(item.asked or item.name)} --scale {scale}",
         columns=tuple(Head(column.name, column.unit, column.digits) for column in item.columns),
         parts=tuple(parts),
         claims=tuple(judged(item, scale, parts)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from fedrelay.report import figures
+from fedrelay.report import figures, pools
 from fedrelay.report.figures import Figure
 from fedrelay.reproduce import charts
 from fedrelay.reproduce.finished import Finished
@@ -28,8 +28,32 @@ def over_rounds(panels: Mapping[str, Finished], key: str) -> list[Figure]:
     for number, (panel, found) in enumerate(panels.items()):
         runs = [mine[0] for mine in found.runs.values() if mine]
         made = figures.curves(runs, [name for name, mine in found.runs.items() if mine]) if runs else []
-        drawn += [titled(figure, panel, number) for figure in made if figure.key == key]
+        drawn += [titled(legible(figure), panel, number) for figure in made if figure.key == key]
     return drawn
+
+
+def of_study(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """What the studies themselves draw."""
+    return [
+        titled(figure, panel, number)
+        for number, (panel, found) in enumerate(panels.items())
+        for figure in found.pictures
+    ]
+
+
+def pools_of(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """How far the models of the last pool are from one another, run by run; of several seeds the first."""
+    drawn = []
+    for number, (panel, found) in enumerate(panels.items()):
+        runs = {name: mine[0] for name, mine in found.runs.items() if mine}
+        drawn += [titled(figure, panel, number) for figure in pools.figures(list(runs.values()), list(runs))]
+    return drawn
+
+
+def legible(figure: Figure) -> Figure:
+    """The figure with a list of its lines, for a page that has none of its own."""
+    layout = {**figure.spec["layout"], "showlegend": True, "legend": {"orientation": "h", "y": -0.2}, "height": 420}
+    return replace(figure, spec={**figure.spec, "layout": layout})
 
 
 def titled(figure: Figure, panel: str, number: int) -> Figure:
@@ -41,8 +65,16 @@ def titled(figure: Figure, panel: str, number: int) -> Figure:
 PICTURES: dict[str, Callable[[Item, Mapping[str, Finished]], Sequence[Figure]]] = {
     "curves": curves,
     "losses": losses,
+    "pools": pools_of,
+    "study": of_study,
     "bars": charts.bars,
     "growth_maps": charts.growth_maps,
     "components": charts.components,
 }
 """By the name that an item says."""
+
+
+def drawn(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """The pictures of an item; keys say which, so that none takes the place of another."""
+    found = [figure for name in item.pictures for figure in PICTURES[name](item, panels)]
+    return [replace(figure, key=f"{number}-{figure.key}") for number, figure in enumerate(found)]

@@ -1,0 +1,74 @@
+"""Groupings without training: the rows are groupings, the clients alone, and models after some epochs alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrelay import config
+from fedrelay.reproduce.finished import Figures, Finished
+from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
+from fedrelay.studies import groupings
+
+ALONE = "clients alone"
+"""The row of the clients before they are grouped."""
+
+
+def grouping_names(tables: Tables) -> list[str]:
+    data = config.section_of(tables, "data")
+    section = config.section_of(tables, "groups")
+    request = groupings.read(section, config.section_of(tables, "algorithm"), exemplars=bool(data.get("exemplars", 0)))
+    made = [row_name(trait, grouper, distance) for trait, grouper, distance, _ in request.combinations()]
+    return [ALONE, *made, *(after(epochs) for epochs in request.epochs)]
+
+
+def row_name(*parts: str | None) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+def after(epochs: int) -> str:
+    return f"{epochs} epochs alone"
+
+
+def grouped(tables: Tables, folder: Path, name: str, setting: Setting) -> list[str]:
+    for one, place in of_seeds(tables, folder):
+        if found_of(one, place) is None:
+            groupings.claim_for(one, place, force=setting.force)
+            findings = groupings.study(one, setting.live, setting.data_dir)
+            groupings.write(findings, place, name, work=groupings.fingerprint(one))
+    return []
+
+
+def found_of(tables: Tables, folder: Path) -> dict[str, Any] | None:
+    """What was found for these very tables, if it was."""
+    try:
+        found = json.loads((folder / "results.json").read_bytes())
+        return found if found["work"] == groupings.fingerprint(tables) else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None  # missing, damaged, or another program's
+
+
+def groupings_there(tables: Tables, folder: Path) -> Finished:
+    rows: dict[str, list[Figures]] = {}
+    for one, place in of_seeds(tables, folder):
+        found = found_of(one, place)
+        for name, figures in {} if found is None else figures_of(found).items():
+            rows.setdefault(name, []).append(figures)
+    return Finished(figures={name: tuple(figures) for name, figures in rows.items()})
+
+
+def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
+    """The rows of one study of groupings."""
+    numbers = ("number", "balance_ratio", "covered_classes", "cpd", "seconds")
+    made = {
+        row_name(one["trait"], one["grouper"], one["distance"]): {key: one[key] for key in numbers}
+        for one in found["groupings"]
+    }
+    alone = {after(one["epochs"]): {key: one[key] for key in ("norm", "components")} for one in found["pretraining"]}
+    return {ALONE: {"number": found["clients"], "cpd": found["clients_cpd"]}, **made, **alone}
+
+
+# Describing the clients, which takes the time, is the same for all rows.
+GROUPS = Study(grouping_names, all_rows, grouped, groupings_there)

@@ -1,0 +1,133 @@
+"""The results in the documents: docs/results.md has one line a claim, docs/results/PAPER.md the tables.
+
+`python -m fedrelay.reproduce.results_page docs/results.md docs/results` renews them from the results that are kept
+there (docs/results/PAPER/ITEM.json); with a folder of finished items after it (`runs/reproduce`), those are taken over
+first. What a smoke run came to is never taken over: it says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fedrelay.errors import BadInput
+from fedrelay.reproduce import library, markdown
+from fedrelay.reproduce.beside import Judged
+from fedrelay.reproduce.item import SCALES, Item, Paper
+from fedrelay.reproduce.outcome import Outcome, outcome_of, read
+from fedrelay.studies.markdown import markdown_table
+
+PLACE = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
+TRIED = tuple(scale for scale in reversed(SCALES) if scale != "smoke")
+"""The largest scale first."""
+
+
+def take_over(runs: Path, kept: Path, names: Iterable[str]) -> list[Path]:
+    """Copy results of finished items to where results are kept: of several scales the largest that has any."""
+    written = []
+    for name in names:
+        found = (runs / name / scale / "results.json" for scale in TRIED)
+        source = next((path for path in found if path.is_file() and has_numbers(read(path))), None)
+        if source is not None:
+            target = kept / f"{name}.json"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+            written.append(target)
+    return written
+
+
+def has_numbers(outcome: Outcome) -> bool:
+    cells = (cell for part in outcome.parts for line in part.lines for cell in line.cells.values())
+    return any(cell.ours is not None or cell.beyond is not None for cell in cells)
+
+
+def outcome_in(kept: Path, item: Item) -> Outcome:
+    """What an item has come to; one that was not run has the paper's numbers alone."""
+    path = kept / f"{item.name}.json"
+    return read(path) if path.is_file() else outcome_of(item, "small", {})
+
+
+def claims(papers: Sequence[tuple[Paper, Sequence[tuple[Item, Outcome]]]]) -> str:
+    """One line a claim, paper by paper."""
+    parts = []
+    for paper, several in papers:
+        rows = [
+            [*markdown.claim_cells(claim), how_far(outcome, claim), f"`{outcome.command}`"]
+            for _, outcome in several
+            for claim in outcome.claims
+        ]
+        parts.append(f"### [{paper.short}](results/{paper.name}.md)\n\n{tally(several)}\n")
+        parts += [f"{markdown_table([*markdown.CLAIM, 'how far', 'command'], rows)}\n"] if rows else []
+    return "\n".join(parts)
+
+
+def tally(several: Sequence[tuple[Item, Outcome]]) -> str:
+    """How many claims of a paper held."""
+    verdicts = [claim.verdict for _, outcome in several for claim in outcome.claims]
+    counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("held", "not held", "not tried"))
+    run = sum(has_numbers(outcome) for _, outcome in several)
+    return f"{len(several)} tables and figures, {run} of them run; of {len(verdicts)} claims {counts}."
+
+
+def how_far(outcome: Outcome, claim: Judged) -> str:
+    """The scale, and how many rounds the runs of a claim have done; nothing of what was not run."""
+    lines = [
+        line
+        for place in claim.places
+        for part in outcome.parts
+        if part.name == place.panel
+        for line in part.lines
+        if line.name == place.row and line.rounds
+    ]
+    if not lines:
+        return outcome.scale if claim.verdict != "not tried" else ""
+    done = sorted({min(line.rounds) for line in lines})
+    rounds = f"{done[0]}" if len(done) == 1 else f"{done[0]} to {done[-1]}"
+    return f"{outcome.scale}, {rounds} rounds"
+
+
+def page_of(paper: Paper, several: Sequence[tuple[Item, Outcome]]) -> str:
+    """All items of a paper: the tables of those that were run, the names of the others."""
+    source = ", ".join(filter(None, (paper.authors, paper.title, str(paper.year or ""), paper.link)))
+    run = [outcome for _, outcome in several if has_numbers(outcome)]
+    others = [f"- `fedrelay reproduce {item.name}`: {item.where}, {item.title}" for item, o in several if o not in run]
+    lines = [f"# {paper.short}", f"{source}. Back to [all results](../results.md).", *map(lowered, run)]
+    lines += ["## Not run yet", "\n".join(others)] if others else []
+    return "\n\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def lowered(outcome: Outcome) -> str:
+    """An item as a section of a page: its headings one step down."""
+    return re.sub(r"^#", "##", markdown.document(outcome), flags=re.MULTILINE)
+
+
+def renewed(text: str, papers: Sequence[tuple[Paper, Sequence[tuple[Item, Outcome]]]]) -> str:
+    """docs/results.md with its claims filled in anew."""
+    if not PLACE.search(text):
+        raise BadInput("the document has no place for the claims: <!-- claims --> … <!-- end -->")
+    return PLACE.sub(lambda place: f"{place[1]}{claims(papers)}{place[2]}", text)
+
+
+def gathered(kept: Path) -> list[tuple[Paper, list[tuple[Item, Outcome]]]]:
+    """Every paper with its items and what they have come to."""
+    items = [item for name in library.names() for item in library.wanted(name)]
+    return [
+        (paper, [(item, outcome_in(kept, item)) for item in items if item.paper.name == name])
+        for name, paper in library.papers().items()
+    ]
+
+
+def main(document: Path, kept: Path, runs: Path | None = None) -> None:
+    """Renew the documents."""
+    if runs is not None:
+        take_over(runs, kept, library.names())
+    papers = gathered(kept)
+    document.write_text(renewed(document.read_text(encoding="utf-8"), papers), encoding="utf-8")
+    for paper, several in papers:
+        (kept / f"{paper.name}.md").write_text(page_of(paper, several), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))

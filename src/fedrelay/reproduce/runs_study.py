@@ -1,0 +1,52 @@
+"""Runs side by side: the rows are runs, each with all its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from fedrelay import config, report
+from fedrelay.reproduce.finished import Finished
+from fedrelay.reproduce.study import Setting, Study, Tables
+from fedrelay.runs.folder import CONFIG
+from fedrelay.studies import compare
+
+BASELINES = ("baseline", "parallelism_baseline")
+"""What need not be there for others to be run."""
+
+
+def run_names(tables: Tables) -> list[str]:
+    return list(config.section_of(tables, "runs"))
+
+
+def chosen_runs(tables: Tables, rows: Collection[str]) -> dict[str, Any]:
+    """The runs of these names, and the reference that they are measured by."""
+    kept = {*rows, tables.get("reference")}
+    runs = {name: run for name, run in config.section_of(tables, "runs").items() if name in kept}
+    rest = {key: value for key, value in tables.items() if key not in BASELINES or value in runs}
+    return {**rest, "runs": runs}
+
+
+def compared(tables: Tables, folder: Path, name: str, setting: Setting) -> list[str]:
+    rows, _ = compare.compare(
+        tables,
+        folder,
+        setting.live,
+        name=name,
+        jobs=setting.jobs,
+        data_dir=setting.data_dir,
+        force=setting.force,
+    )
+    return [f"{row.name}: {reason}" for row in rows for reason in row.failed]
+
+
+def runs_there(tables: Tables, folder: Path) -> Finished:
+    """Every run that has begun, of every seed."""
+    jobs, _ = compare.plan(tables, folder)
+    begun = [job for job in jobs if (job.folder / CONFIG).is_file()]
+    names = dict.fromkeys(job.name for job in begun)
+    return Finished({name: tuple(report.load(job.folder) for job in begun if job.name == name) for name in names})
+
+
+COMPARE = Study(run_names, chosen_runs, compared, runs_there)

@@ -1,0 +1,99 @@
+"""The results in the documents are those that are kept beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from example_item import tables
+
+from fedrelay.errors import BadInput
+from fedrelay.reproduce import results_page
+from fedrelay.reproduce.finished import Finished
+from fedrelay.reproduce.item import Paper
+from fedrelay.reproduce.outcome import dumped, outcome_of
+from fedrelay.reproduce.reading import item_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAPER = Paper("x", "On x", "A and B", 2020, "X 2020", "arXiv:1")
+ITEM = item_of(
+    tables(
+        study="formulas",
+        experiment={"clients": 10, "model": 1e6, "runs": {"A": {"method": "fedavg"}, "B": {"method": "dfedsam"}}},
+        panels={"p": {}},
+        columns=[{"name": "value", "measure": "figure", "figure": "v"}],
+        paper={"p": {"A": {"value": 4}}},
+        claims=[
+            {"text": "A is below B", "column": "value", "rising": ["A", "B"]},
+            {"text": "B is below A", "column": "value", "rising": ["B", "A"]},
+        ],
+        scales={"small": {"why": "less"}, "smoke": {"why": "least"}},
+    ),
+    "x/table1",
+    PAPER,
+)
+
+
+def outcome(a: float, b: float, scale: str = "small"):
+    return outcome_of(ITEM, scale, {"p": Finished(figures={"A": ({"v": a},), "B": ({"v": b},)})})
+
+
+def test_every_claim_is_one_line_with_ours_the_papers_and_the_command():
+    text = results_page.renewed(
+        "before\n<!-- claims -->\nold\n<!-- end -->\nafter\n", [(PAPER, [(ITEM, outcome(1, 2))])]
+    )
+    assert text.startswith("before\n<!-- claims -->\n")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert "old" not in text
+    command = "`fedrelay reproduce x/table1 --scale small`"
+    assert f"| A is below B | held | value: A, B | 1, 2 | 4, – | small | {command} |" in text
+    assert f"| B is below A | not held | value: B, A | 2, 1 | –, 4 | small | {command} |" in text
+    assert "1 tables and figures, 1 of them run; of 2 claims 1 held, 1 not held, 0 not tried." in text
+
+
+def test_what_was_not_run_is_not_tried(tmp_path):
+    found = results_page.outcome_in(tmp_path, ITEM)
+    assert [claim.verdict for claim in found.claims] == ["not tried", "not tried"]
+    page = results_page.page_of(PAPER, [(ITEM, found)])
+    assert "A and B, On x, 2020, arXiv:1." in page
+    assert "## Not run yet\n\n- `fedrelay reproduce x/table1`: Table 1, Two methods" in page
+
+
+def test_results_are_taken_over_from_the_largest_scale_and_never_from_smoke(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "docs"
+    for scale, found in (("smoke", outcome(1, 2, "smoke")), ("small", outcome(3, 4))):
+        (runs / "x" / "table1" / scale).mkdir(parents=True)
+        (runs / "x" / "table1" / scale / "results.json").write_bytes(dumped(found))
+    assert results_page.take_over(runs, kept, ["x/table1", "x/table2"]) == [kept / "x" / "table1.json"]
+    assert results_page.outcome_in(kept, ITEM) == outcome(3, 4)
+    (runs / "x" / "table1" / "paper").mkdir()
+    empty = replace(outcome(1, 1, "paper"), parts=())  # begun, and nothing there yet
+    (runs / "x" / "table1" / "paper" / "results.json").write_bytes(dumped(empty))
+    results_page.take_over(runs, kept, ["x/table1"])
+    assert results_page.outcome_in(kept, ITEM) == outcome(3, 4)
+    (runs / "x" / "table1" / "paper" / "results.json").write_bytes(dumped(outcome(5, 6, "paper")))
+    results_page.take_over(runs, kept, ["x/table1"])
+    assert results_page.outcome_in(kept, ITEM) == outcome(5, 6, "paper")
+
+
+def test_the_tables_of_a_paper_are_on_its_page():
+    page = results_page.page_of(PAPER, [(ITEM, outcome(1, 2))])
+    assert "\n## X 2020, Table 1\n" in page
+    assert "\n### p\n" in page
+    assert "| A | 1 | 4 | −3 |" in page
+
+
+def test_a_document_without_a_place_is_refused():
+    with pytest.raises(BadInput, match="no place for the claims"):
+        results_page.renewed("nothing", [])
+
+
+def test_the_documents_of_the_repository_are_up_to_date():
+    papers = results_page.gathered(DOCS / "results")
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    remedy = "run python -m fedrelay.reproduce.results_page docs/results.md docs/results"
+    assert results_page.renewed(text, papers) == text, remedy
+    for paper, several in papers:
+        page = (DOCS / "results" / f"{paper.name}.md").read_text(encoding="utf-8")
+        assert page == results_page.page_of(paper, several), remedy
