@@ -14,6 +14,8 @@ from fedrelay.reproduce.finished import Finished, Reading
 from fedrelay.reproduce.item import Claim, Column, Item, Place, Printed
 
 Verdict = Literal["held", "not held", "not tried"]
+FIRST = ("highest", "lowest")
+"""Claims that the first of several is ahead of all others."""
 TIMES = 2.0
 """Two numbers differ if they are further apart than so many times their spread."""
 
@@ -189,11 +191,24 @@ def verdict_of(claim: Claim, cells: Sequence[Cell]) -> Verdict:
         values = [cell.ours for cell in cells if cell.ours is not None]
         said = [max(values) - min(values) <= claim.within if len(values) == len(cells) else None]
     else:
-        pairs = pairwise(cells)
-        said = [below(*(pair if claim.order == "rising" else pair[::-1])) for pair in pairs]
+        said = [ahead(*pair, claim.by) for pair in pairs_of(claim, cells)]
     if any(one is False for one in said):
         return "not held"
     return "held" if said and all(said) else "not tried"
+
+
+def pairs_of(claim: Claim, cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """What is said to be less, and than what: one after another, or all others beside the first."""
+    pairs = [(cells[0], other) for other in cells[1:]] if claim.order in FIRST else list(pairwise(cells))
+    return pairs if claim.order in ("rising", "lowest") else [pair[::-1] for pair in pairs]
+
+
+def ahead(one: Cell, other: Cell, by: float) -> bool | None:
+    """Whether one value is below the other, by more than so much."""
+    said = below(one, other)
+    if not said or not by:
+        return said
+    return None if one.ours is None or other.ours is None else other.ours - one.ours > by
 
 
 def below(one: Cell, other: Cell) -> bool | None:
@@ -217,9 +232,9 @@ def bounded(cell: Cell, bound: float, order: str) -> bool | None:
 
 def unsure(claim: Claim, cells: Sequence[Cell]) -> bool:
     """Whether an order that is held, or not, is within the spread over seeds."""
-    if claim.order not in ("rising", "falling"):
+    if claim.order not in ("rising", "falling", *FIRST):
         return False
-    for one, other in pairwise(cells):
+    for one, other in pairs_of(claim, cells):
         known = [cell.deviation for cell in (one, other) if cell.deviation is not None]
         if one.ours is None or other.ours is None or not known:
             continue

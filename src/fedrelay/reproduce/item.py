@@ -30,8 +30,8 @@ UNITS = {
 }
 """By what our values are multiplied to be in the unit of a column."""
 SCALES = ("smoke", "small", "paper")
-Order = Literal["rising", "falling", "close", "least", "most"]
-ORDERS: tuple[Order, ...] = ("rising", "falling", "close", "least", "most")
+Order = Literal["rising", "falling", "highest", "lowest", "close", "least", "most"]
+ORDERS: tuple[Order, ...] = ("rising", "falling", "highest", "lowest", "close", "least", "most")
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ class Claim:
     """For `least` and `most`: one for each place."""
     within: float = 0.0
     """For `close`: how far apart they may be, in the column's unit."""
+    by: float = 0.0
+    """For `highest` and `lowest`: by how much more than this the first is ahead of all others."""
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ def printed_of(value: Any, where: str, symbols: Mapping[str, float]) -> Printed:
 
 def claim_of(values: Tables, where: str, rows: Mapping[str, list[str]], columns: Iterable[str]) -> Claim:
     """A claim: exactly one order, over rows (or [panel, row] pairs) that there are."""
-    schema.check_keys(values, ("text", "panel", "column", "within", *ORDERS), where)
+    schema.check_keys(values, ("text", "panel", "column", "within", "by", *ORDERS), where)
     orders = [order for order in ORDERS if order in values]
     if len(orders) != 1:
         raise BadInput(f"{where}: say one of {', '.join(ORDERS)}, not {len(orders)} of them")
@@ -247,6 +247,7 @@ def claim_of(values: Tables, where: str, rows: Mapping[str, list[str]], columns:
         places=tuple(place_of(one, panel, rows, f"{where}.{order}") for one in said),
         bounds=tuple(schema.convert(said[row], float, f"{where}.{order}") for row in said) if bounded else (),
         within=schema.convert(values.get("within", 0.0), float, f"{where}.within"),
+        by=schema.convert(values.get("by", 0.0), float, f"{where}.by"),
     )
 
 
