@@ -14,6 +14,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.report import measures as of_run
 from fedrelay.reproduce.cost_measures import Estimated, Messages
 from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.reproduce.round_measures import ARound, AtRound, InPool, Jump, OverClients
 from fedrelay.runs.folder import Run
 from fedrelay.runs.summary import Evaluate, rounds_to, tests_of
 from fedrelay.tasks import METRICS, Headline
@@ -267,5 +268,10 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "covered": covered,
     "cpd": cpd,
     "figure": OfStudy,
+    "at_round": AtRound,
+    "over_clients": OverClients,
+    "jump": Jump,
+    "a_round": ARound,
+    "pool": InPool,
 }
 """By the name that a column says."""
