@@ -458,6 +458,9 @@ class Engine(ABC):
         nothing: then the rounds since the last checkpoint are done again.
         """
 
+    def saved(self, round: int, /) -> None:
+        """The state of this round is in a checkpoint: nobody will go back to an earlier one."""
+
     @property
     def names(self) -> Sequence[str]:
         """What every client is called; none where that is not known."""

@@ -46,18 +46,6 @@ class Simulation:
             data, self.task, memory, context.shared, context.round, hop, self.seed, self.workspaces, place=place
         )
 
-    def place(self, context: Context, chain: Chain) -> Place | None:
-        """Where this chain keeps how far it is: what it was, its name and all that decides it say."""
-        if context.underway is None or not context.round:
-            return None
-
-        @cache
-        def whose() -> str:
-            words = repr((context.work, self.seed, context.round, chain.clients, chain.slot, chain.start.weight))
-            return hashlib.sha256(words.encode()).hexdigest() + sha256(chain.start.params)
-
-        return Place(context.underway, f"chain-{chain.clients[0]}", whose)
-
 
 @dataclass(frozen=True)
 class Context:
@@ -69,6 +57,18 @@ class Context:
     underway: Underway | None = None
     """Where what is done of the round is kept; None: nowhere."""
 
+    def place(self, chain: Chain, seed: int) -> Place | None:
+        """Where this chain keeps how far it is: what it was, its name and all that decides it say."""
+        if self.underway is None or not self.round:
+            return None
+
+        @cache
+        def whose() -> str:
+            words = repr((self.work, seed, self.round, chain.clients, chain.slot, chain.start.weight))
+            return hashlib.sha256(words.encode()).hexdigest() + sha256(chain.start.params)
+
+        return Place(self.underway, f"chain-{chain.clients[0]}", whose)
+
 
 class Runner:
     """One chain under way."""
@@ -78,14 +78,15 @@ class Runner:
         self._reports: list[Report] = []
         self._dropped: list[Drop] = []
 
-    def take(self, result: Result | Drop, visit: Visit, memory: Memory) -> None:
-        """Go on after a visit; a client that is lost leaves the last good baton to the next."""
+    def take(self, result: Result | Drop, memory: Memory, *, client: int, before: Tree) -> None:
+        """Go on after a visit to this client, which kept `before` until then; one that is lost leaves the last good
+        baton to the next."""
         if isinstance(result, Drop):
             self._dropped.append(result)
             return
         self.baton, after, report = result
-        if after is not visit.memory:
-            memory.stage(visit.client.id, after)
+        if after is not before:
+            memory.stage(client, after)
         self._reports.append(report)
 
     @property
@@ -128,7 +129,7 @@ def relay(
     simulation: Simulation, context: Context, chain: Chain, memory: Memory, signs: Signs | None = None
 ) -> Outcome:
     """Fold the work along one chain."""
-    runner, place = Runner(chain), simulation.place(context, chain)
+    runner, place = Runner(chain), context.place(chain, simulation.seed)
     done = runner.resume(place, memory)
     for hop, client in enumerate(chain.clients[done:], start=done):
         if signs is not None:
@@ -136,7 +137,8 @@ def relay(
         if place is not None:
             place.tell("hop", hop + 1, len(chain.clients))
         visit = simulation.visit(context, client, memory.get(client), hop, place)
-        runner.take(attempt(context.work, runner.baton, visit), visit, memory)
+        result = attempt(context.work, runner.baton, visit)
+        runner.take(result, memory, client=client, before=visit.memory)
         if place is not None and runner.trained:
             place.keep("hops", partial(runner.saved, hop + 1, memory))
     return runner.outcome()
@@ -151,7 +153,7 @@ def relay_together(simulation: Simulation, context: Context, chains: Sequence[Ch
         visits = [simulation.visit(context, client, memory.get(client), hop) for client in clients]
         results = attempt_together(context.work, [runner.baton for runner in going], visits)
         for runner, result, visit in zip(going, results, visits, strict=True):
-            runner.take(result, visit, memory)
+            runner.take(result, memory, client=visit.client.id, before=visit.memory)
     return [runner.outcome() for runner in runners]
 
 

@@ -126,6 +126,9 @@ class Watched(Engine):
     def back_to(self, round: int, /) -> None:
         self.engine.back_to(round)
 
+    def saved(self, round: int, /) -> None:
+        self.engine.saved(round)
+
     def memories(self) -> tuple[int, Mapping[int, Tree]]:
         return self.engine.memories()
 

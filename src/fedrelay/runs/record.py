@@ -240,6 +240,7 @@ class Recorder:
         if committed != state.round:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
         checkpoint.save(self._checkpoints, state, memories, noted or self._lines.noted())
+        self.engine.saved(state.round)
 
     def _on_the_way(self, log: RoundLog, state: State) -> RoundLog:
         """The line of a round that was the last one, now that others follow it: it may have been tested only for that,

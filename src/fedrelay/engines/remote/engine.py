@@ -1,0 +1,191 @@
+"""The remote engine: clients keep their data and their memories; only batons and what they tell travel."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedrelay.data.federation import Sent
+from fedrelay.engines.memory import Memory
+from fedrelay.engines.relay import Context, operator_threads
+from fedrelay.engines.remote.messages import Held
+from fedrelay.engines.remote.relaying import Relaying
+from fedrelay.engines.remote.wire import Answered, Event, Gone, Wire
+from fedrelay.errors import BadInput, within
+from fedrelay.tasks import Task
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
+
+LOG = logging.getLogger("fedrelay")
+
+GLANCE = 1.0
+"""Seconds between two looks at who is there."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long clients are waited for, in seconds.
+
+    Args:
+        deadline: the longest that a visit may take, and what the first one is given.
+        factor: later ones are given so many times what the client has last needed,
+        least: but never less than this.
+        grace: a client that is lost may come back within this, and goes on.
+        share: a round begins when at least this share of all clients is there.
+    """
+
+    deadline: float = 3600.0
+    factor: float = 5.0
+    least: float = 30.0
+    grace: float = 10.0
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        within("deadline", self.deadline, above=0)
+        within("factor", self.factor, least=1)
+        within("least", self.least, above=0)
+        within("grace", self.grace, least=0)
+        within("share", self.share, least=0, most=1)
+
+
+class Deadlines:
+    """How long a client may take, by what it has needed for the same work before."""
+
+    RECENT = 5
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._needed: dict[tuple[int, str], deque[float]] = {}
+
+    def note(self, client: int, work: str, seconds: float) -> None:
+        """It has taken so long; or has not been done in so long, and is given more the next time."""
+        self._needed.setdefault((client, work), deque(maxlen=self.RECENT)).append(seconds)
+
+    def of(self, client: int, work: str) -> float:
+        """Seconds for the next visit."""
+        known, patience = self._needed.get((client, work)), self._patience
+        if not known:
+            return patience.deadline
+        return min(patience.deadline, max(patience.least, patience.factor * max(known)))
+
+
+class Remote(Engine):
+    """Relays batons between clients that are elsewhere, over a wire.
+
+    The server knows of a client's memory only by which name the client keeps it; so it can be committed, gone back to
+    and noted in a checkpoint like any other, and never leaves the client.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        task: Task,
+        seed: int = 0,
+        *,
+        sizes: Sequence[int],
+        works: Mapping[str, Work],
+        names: Sequence[str] = (),
+        prepared: Sent | None = None,
+        patience: Patience = Patience(),
+    ) -> None:
+        self.wire, self.task, self.seed, self.sizes = wire, task, seed, sizes
+        self.prepared, self.patience = prepared, patience
+        self.memory, self.deadlines = Memory(), Deadlines(patience)
+        self.life = secrets.token_hex(4)
+        """Names of tickets and memories begin with it: another process of the same run never gives one of them out."""
+        self.saved_memories: Mapping[int, Tree] = {}
+        self.absent: dict[int, float] = {}
+        """Since when clients are lost that were there."""
+        self.late: dict[int, str] = {}
+        """Clients that have not answered in time and may still be at work, with the ticket."""
+        self.held: dict[int, Held] = {}
+        """What need not be sent to a client again."""
+        self._works, self._names = works, tuple(names)
+        self._underway: Underway | None = None
+        self._asked = 0
+
+    def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
+        self.memory.discard()
+        self._gather(round)
+        relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
+        with operator_threads(1):
+            ready = relaying.begin()
+        while True:
+            yield from ready
+            if relaying.ended:
+                return
+            with operator_threads(1):
+                ready = relaying.go_on()
+
+    def name_of(self, work: Work) -> str:
+        """By which name clients know this work."""
+        name = next((name for name, known in self._works.items() if known is work or known == work), None)
+        if name is None:
+            raise BadInput(
+                f"{type(work).__name__} is no work that clients elsewhere know by a name: it must be a part of the "
+                "method, as its configuration says it"
+            )
+        return name
+
+    def ticket(self) -> str:
+        """A new one."""
+        self._asked += 1
+        return f"{self.life}-{self._asked}"
+
+    def heard(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Note since when clients are lost, and that a new connection knows nothing."""
+        for event in events:
+            if not isinstance(event, Answered):
+                self.held.pop(event.client, None)
+            if isinstance(event, Gone):
+                self.absent[event.client] = time.monotonic()
+                self.late.pop(event.client, None)
+        return events
+
+    def _gather(self, round: int) -> None:
+        """Wait until enough clients are there, and say whom we wait for."""
+        least, told = math.ceil(self.patience.share * len(self.sizes)), -1
+        while (found := len(self.wire.there)) < least:
+            if found != told:
+                missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.wire.there]
+                LOG.warning(
+                    "round %d waits: %d of %d clients are there, at least %d are needed (missing: %s)",
+                    *(round, found, len(self.sizes), least, ", ".join(missing[:10])),
+                )
+                told = found
+            self.heard(self.wire.wait(GLANCE))
+
+    def called(self, client: int) -> str:
+        """The name of a client."""
+        return self._names[client] if self._names else f"client {client}"
+
+    def keep_in(self, underway: Underway, /) -> None:
+        self._underway = underway
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    def commit(self, round: int, /) -> None:
+        self.memory.commit(round)
+
+    def back_to(self, round: int, /) -> None:
+        self.memory.back_to(round)
+
+    def memories(self) -> tuple[int, Mapping[int, Tree]]:
+        """By which names clients keep what they keep; the memories themselves are theirs."""
+        return self.memory.round, self.memory.all()
+
+    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
+        self.memory.restore(memories, round)
+        self.saved_memories = dict(self.memory.all())
+
+    def saved(self, round: int, /) -> None:
+        self.saved_memories = dict(self.memory.all())
+
+    def close(self) -> None:
+        self.wire.close()

@@ -1,0 +1,63 @@
+"""How messages reach clients that are elsewhere: who is there, send to one, what came back, who was lost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Came:
+    """A client is there (again): its process is new, or it is still at work for this ticket, or has the answer."""
+
+    client: int
+    working: str = ""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A client is not there any more, and why."""
+
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A message of a client."""
+
+    client: int
+    message: bytes | bytearray
+
+
+Event: TypeAlias = Came | Gone | Answered
+
+
+class Wire(ABC):
+    """Carries messages to clients and back. Clients have the numbers 0, 1, 2, …, whenever they come.
+
+    What is sent to a client that is lost meanwhile is lost: whoever sends hears of it by `Gone`, or never.
+    """
+
+    @property
+    @abstractmethod
+    def there(self) -> Collection[int]:
+        """The clients that can be reached now."""
+
+    @abstractmethod
+    def send(self, client: int, message: bytes | bytearray, /) -> None:
+        """Send to one client; returns at once."""
+
+    @abstractmethod
+    def wait(self, seconds: float, /) -> Sequence[Event]:
+        """What has happened since the last time, in order; if nothing has, what happens within so many seconds."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what a client was sent is still in its process when the next message comes, as long as it is there."""
+        return True
+
+    def close(self) -> None:
+        """Tell all clients that there is nothing more to do, and let them go."""

@@ -1,0 +1,27 @@
+"""Names for the works of a method, the same ones at the server and at every client: no work is ever sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from fedrelay.plans.sampling.target import Census
+from fedrelay.types import Algorithm, Work
+
+UPDATE = "update"
+
+
+def works_of(algorithm: Algorithm) -> dict[str, Work]:
+    """Whatever clients can be asked to do by this method: its update, and the works in its plan by their place there."""
+    return {UPDATE: algorithm.update, "census": Census(), **dict(_inside(algorithm.plan, "plan"))}
+
+
+def _inside(part: object, place: str) -> Iterator[tuple[str, Work]]:
+    if isinstance(part, Work):
+        yield place, part
+    elif isinstance(part, tuple):
+        for number, each in enumerate(part):
+            yield from _inside(each, f"{place}.{number}")
+    elif is_dataclass(part) and not isinstance(part, type):
+        for item in fields(part):
+            yield from _inside(getattr(part, item.name), f"{place}.{item.name}")
