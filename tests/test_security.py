@@ -23,6 +23,7 @@ FIRST_GOOD = {  # the first version without the weakness that its advisory names
     "pyarrow": "23.0.1",
     "pydicom": "3.0.2",
     "onnx": "1.21.0",
+    "cryptography": "46.0.5",
 }
 
 

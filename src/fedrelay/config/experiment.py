@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from fedrelay.tasks import Task
 from fedrelay.types import Algorithm, Engine
 
 Tables = dict[str, Any]
+MakeEngine = Callable[[Algorithm, Federation, Task, int], tuple[Engine, Tables]]
+"""Makes an engine for a method, clients, a task and a seed, and says what [engine] is in the resolved configuration."""
 
 LONGEST = 10_000_000
 """Bytes of a configuration; one with every client's speed and bandwidth has less."""
@@ -42,6 +44,8 @@ OPTIONAL = ("latency", "task", "packages")
 learns what there is to learn by its usual loss; [packages] says which other packages a run took parts from, and is
 written by the run."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
+REMOTE = "remote"
+"""What [engine] says of a run with real clients."""
 HARMLESS = ("rounds", "checkpoint")
 """What may change between a run and its continuation without changing what was computed."""
 
@@ -155,8 +159,17 @@ class Experiment:
         )
 
 
-def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Experiment:
-    """Build what the tables name, with data sets from `data_dir`; every mistake is refused with its place."""
+def build(
+    tables: Mapping[str, Any],
+    data_dir: Path | str | None = None,
+    *,
+    federation: Federation | None = None,
+    engine: MakeEngine | None = None,
+) -> Experiment:
+    """Build what the tables name, with data sets from `data_dir`; every mistake is refused with its place.
+
+    A `federation` that is given stands for what [data] names, an `engine` for what [engine] names.
+    """
     catalogue.extend()
     schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
     extensions.check_packages(tables.get("packages", {}))
@@ -174,7 +187,10 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     if "rounds" not in tables and algorithm.plan.rounds is not None:
         numbers["rounds"] = algorithm.plan.rounds
     check_rounds(algorithm, numbers["rounds"])
-    federation, resolved_data = federate(part["data"], seed, data_dir)
+    if federation is None:
+        federation, resolved_data = federate(part["data"], seed, data_dir)
+    else:
+        resolved_data = part["data"]
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
     if evaluate.on == "validation" and federation.validation_rows is None:
         raise BadInput("[evaluate].on is validation, but nothing is held out for it: say [data] validation = 0.1")
@@ -187,13 +203,16 @@ def build(tables: Mapping[str, Any], data_dir: Path | str | None = None) -> Expe
     evaluate, resolved_evaluate = build_evaluate(evaluate, resolved_evaluate, task)
     task = adapted(algorithm, task)
     at = {"federation": federation, "task": task, "seed": seed}
-    engine, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
+    if engine is None:
+        relaying, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
+    else:
+        relaying, resolved_engine = engine(algorithm, federation, task, seed)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
     tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_task | resolved_latency
     packages = extensions.used(tables)
     tables |= {"packages": packages} if packages else {}
-    return Experiment(tables, federation, task, algorithm, engine, evaluate, latency, data_dir, clients)
+    return Experiment(tables, federation, task, algorithm, relaying, evaluate, latency, data_dir, clients)
 
 
 def keys_of(section: str, name: object) -> Collection[str] | None:
@@ -230,6 +249,8 @@ def section_of(tables: Mapping[str, Any], section: str) -> Tables:
 
 def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, Any]) -> tuple[Any, Tables]:
     """Build the entry that `name` chooses."""
+    if table is ENGINES and values.get("name") == REMOTE:
+        raise BadInput("[engine]: remote is for real clients: `fedrelay serve` runs it, and goes on with such a run")
     target = schema.choose(table, values.get("name"), where)
     rest = {key: value for key, value in values.items() if key != "name"}
     built, resolved = schema.build(target, rest, where, CHOICES, given)

@@ -59,6 +59,8 @@ class Source:
     """Of deep pictures: the range that all were scaled by, to 0 … 1."""
     notes: tuple[str, ...] = ()
     """What there is to say of how it was read: what was left out, and why."""
+    elsewhere: bool = False
+    """Whether the training examples are with clients elsewhere: those here only stand for them, and say nothing."""
 
 
 class Partition(Protocol):
@@ -205,8 +207,10 @@ class Federation:
         return counts
 
     def classes_of_clients(self) -> NDArray[np.bool_] | None:
-        """Which client has examples of which class: (clients, classes); None where examples have no one class."""
-        return self.label_counts() > 0 if self.source.train.classified and self.source.classes > 1 else None
+        """Which client has examples of which class: (clients, classes); None where examples have no one class, or it is
+        only the clients that know."""
+        known = self.source.train.classified and self.source.classes > 1 and not self.source.elsewhere
+        return self.label_counts() > 0 if known else None
 
     def pooled(self) -> Federation:
         """The same examples as one client: the centralised reference."""

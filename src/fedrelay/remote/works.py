@@ -12,7 +12,7 @@ UPDATE = "update"
 
 
 def works_of(algorithm: Algorithm) -> dict[str, Work]:
-    """Whatever clients can be asked to do by this method: its update, and the works in its plan by their place there."""
+    """All that clients can be asked to do by this method: its update, and the works in its plan by their place."""
     return {UPDATE: algorithm.update, "census": Census(), **dict(_inside(algorithm.plan, "plan"))}
 
 

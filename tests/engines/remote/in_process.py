@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedrelay import Federation, Task
-from fedrelay.engines.remote import Answered, Event, Remote, Wire
+from fedrelay.engines.remote import Answered, Came, Event, Remote, Wire
 from fedrelay.engines.remote.messages import Request
 from fedrelay.engines.remote.trees import decode
 from fedrelay.engines.remote.visitor import MemoryFolder, Visitor
@@ -21,24 +21,24 @@ class InProcess(Wire):
     def __init__(self, visitors: Sequence[Visitor], *, backwards: bool = False) -> None:
         self.visitors, self.backwards = visitors, backwards
         self.asked: deque[tuple[int, bytes]] = deque()
+        self.events: list[Event] = [Came(number) for number in range(len(visitors))]
         self.sent = 0
-
-    @property
-    def there(self) -> range:
-        return range(len(self.visitors))
 
     def send(self, client: int, message: bytes | bytearray, /) -> None:
         self.asked.append((client, bytes(message)))
         self.sent += len(message)
 
     def wait(self, seconds: float, /) -> Sequence[Event]:
-        if not self.asked:
-            return []
+        if self.events or not self.asked:
+            events, self.events = self.events, []
+            return events
         client, message = self.asked.pop() if self.backwards else self.asked.popleft()
         return [Answered(client, self.visitors[client].answer(Request.of(decode(message))).encoded())]
 
 
-def remote(algorithm: Algorithm, federation: Federation, task: Task, folder: Path, *, backwards: bool = False) -> Remote:
+def remote(
+    algorithm: Algorithm, federation: Federation, task: Task, folder: Path, *, backwards: bool = False
+) -> Remote:
     """An engine whose clients have nothing in common with the server but bytes."""
     visitors = []
     for number in range(len(federation)):

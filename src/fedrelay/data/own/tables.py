@@ -66,10 +66,10 @@ def from_table(
     Columns are prepared by federated statistics: clients tell counts, sums and categories, nobody tells rows. What came
     of it is `federation.source.preparation`; it prepares other tables the same way, and can be saved beside a model.
     """
-    path, options = Path(path).expanduser(), _Options(test, classes, standardise, unknown, target)
+    path, options = Path(path).expanduser(), Options(test, classes, standardise, unknown, target)
     known = (*numbers, label) if target == "numbers" and label not in numbers else tuple(numbers)
     declared = Declared(known, tuple(categories), tuple(dates), day_first)
-    wanted = _Wanted(path.stem, client, label, features, declared)
+    wanted = Wanted(path.stem, client, label, features, declared)
     clients = wanted.folder(path) if path.is_dir() else wanted.split(read(path))
     return _federation(wanted, clients, options)
 
@@ -96,10 +96,10 @@ def from_frames(
     A path of a table will do in place of a frame. `test` is another frame or path, or the share that is held out of
     every client. All else is as in `from_table`.
     """
-    options = _Options(test, classes, standardise, unknown, target)
+    options = Options(test, classes, standardise, unknown, target)
     known = (*numbers, label) if target == "numbers" and label not in numbers else tuple(numbers)
     declared = Declared(known, tuple(categories), tuple(dates), day_first)
-    wanted = _Wanted(name, client, label, features, declared)
+    wanted = Wanted(name, client, label, features, declared)
     if isinstance(frames, Mapping):
         clients = wanted.alike({str(key): read(frame, str(key)) for key, frame in frames.items()})
     else:
@@ -108,7 +108,7 @@ def from_frames(
 
 
 @dataclass(frozen=True)
-class _Options:
+class Options:
     """What is done with rows once they are read."""
 
     test: Any
@@ -136,7 +136,7 @@ class _Clients(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """Which columns are read, and as what."""
 
     name: str
@@ -199,7 +199,7 @@ class _Wanted:
                 raise wrong(raw.name, f"the columns of {first.name}", f"{found}; {hint}")
         order = [name for name in first.names if name != self.label] if self.features is None else self.features
         notes += tuple(f"{raw.name}: {note}" for raw in raws.values() for note in raw.notes)
-        wanted = _Wanted(self.name, self.client, self.label, order, self.declared)
+        wanted = Wanted(self.name, self.client, self.label, order, self.declared)
         return _labelled(self.name, [wanted.table(raw, [self.label]) for raw in raws.values()], notes)
 
 
@@ -224,7 +224,7 @@ def _labelled(name: str, tables: Sequence[Table], notes: tuple[str, ...]) -> _Cl
     return _Clients(tuple(kept), notes)
 
 
-def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federation:
+def _federation(wanted: Wanted, clients: _Clients, options: Options) -> Federation:
     """Hold a test part out, let clients tell their statistics, and prepare everything with what came of them."""
     tables, name = clients.tables, wanted.name
     names = tuple(table.name for table in tables)
@@ -239,12 +239,12 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
     work = TableStatistics(wanted.declared.categories, classes=options.target == "classes")
     told = [report.uplink for report in survey(work, clients_of(tables, trained))]
     statistics = merged(name, dict(zip(names, told, strict=True)), wanted.declared.categories)
-    preparation = _prepared(wanted, statistics, options)
+    preparation = prepared_by(wanted, statistics, options)
     x, y = _joined(preparation, tables)
     notes = (*clients.notes, *_notes(preparation))
     test_x, test_y = x[test], y[test]
     if not len(test):
-        table, more = _test_part(wanted, preparation, statistics, options.test)
+        table, more = test_part(wanted, preparation, statistics.label_kind, options.test)
         (test_x, test_y), notes = _joined(preparation, [table]), (*notes, *more)
     for note in notes:
         LOG.warning("%s: %s", name, note)
@@ -255,7 +255,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
         classes=len(preparation.classes) or 1,
         owners=owners[train],
         owner_names=names,
-        class_names=() if _counted(preparation.classes) else preparation.classes,
+        class_names=() if counted(preparation.classes) else preparation.classes,
         test_owners=owners[test] if len(test) else None,
         preparation=preparation,
         prepared=exchanged(told, preparation.plain()),  # every client prepares its own rows with it
@@ -264,7 +264,7 @@ def _federation(wanted: _Wanted, clients: _Clients, options: _Options) -> Federa
     return Federation.split(source, Natural())
 
 
-def _prepared(wanted: _Wanted, statistics: Statistics, options: _Options) -> Preparation:
+def prepared_by(wanted: Wanted, statistics: Statistics, options: Options) -> Preparation:
     found = Preparation.of(
         statistics,
         label=wanted.label,
@@ -292,7 +292,7 @@ def _classes(name: str, statistics: Statistics, classes: int | None) -> tuple[st
     return tuple(map(str, range(classes)))
 
 
-def _counted(classes: Iterable[str]) -> bool:
+def counted(classes: Iterable[str]) -> bool:
     """Whether classes are 0, 1, 2, …, which need no names."""
     return all(name == str(number) for number, name in enumerate(classes))
 
@@ -303,19 +303,17 @@ def _joined(preparation: Preparation, tables: Sequence[Table]) -> tuple[NDArray[
     return np.concatenate([preparation(table) for table in tables]), np.concatenate(labels)
 
 
-def _test_part(
-    wanted: _Wanted, preparation: Preparation, statistics: Statistics, test: Any
-) -> tuple[Table, Iterable[str]]:
+def test_part(wanted: Wanted, preparation: Preparation, label_kind: str, test: Any) -> tuple[Table, Iterable[str]]:
     """A table of its own, read with the kinds that the clients' columns have, and what there is to say of it."""
     kinds = preparation.declared
     numbers, categories = kinds.numbers, kinds.categories
-    if preparation.classes and statistics.label_kind == "category":
+    if preparation.classes and label_kind == "category":
         categories += (wanted.label,)
     else:
         numbers += (wanted.label,)
     declared = Declared(numbers, categories, kinds.dates, kinds.day_first)
     raw = read(test, None if isinstance(test, str | Path) else "test part")
-    inner = _Wanted(raw.name, wanted.client, wanted.label, preparation.columns, declared)
+    inner = Wanted(raw.name, wanted.client, wanted.label, preparation.columns, declared)
     (table,), notes = _labelled(raw.name, [inner.table(raw, [wanted.label])], raw.notes)
     return table, (f"test part: {note}" for note in notes)
 

@@ -1,6 +1,6 @@
 """The engine whose clients are elsewhere: it sends every visit over a wire, and never sees how that works."""
 
 from fedrelay.engines.remote.engine import Patience, Remote
-from fedrelay.engines.remote.wire import Answered, Came, Event, Gone, Wire
+from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone, Wire
 
-__all__ = ["Answered", "Came", "Event", "Gone", "Patience", "Remote", "Wire"]
+__all__ = ["Answered", "Broken", "Came", "Event", "Gone", "Patience", "Remote", "Wire"]

@@ -15,7 +15,7 @@ from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, operator_threads
 from fedrelay.engines.remote.messages import Held
 from fedrelay.engines.remote.relaying import Relaying
-from fedrelay.engines.remote.wire import Answered, Event, Gone, Wire
+from fedrelay.engines.remote.wire import Came, Event, Gone, Wire
 from fedrelay.errors import BadInput, within
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
@@ -35,13 +35,15 @@ class Patience:
         factor: later ones are given so many times what the client has last needed,
         least: but never less than this.
         grace: a client that is lost may come back within this, and goes on.
-        share: a round begins when at least this share of all clients is there.
+        beginning: the run begins (or goes on) when at least this share of all clients is there,
+        share: and every later round when at least this share is.
     """
 
     deadline: float = 3600.0
     factor: float = 5.0
     least: float = 30.0
     grace: float = 10.0
+    beginning: float = 1.0
     share: float = 0.5
 
     def __post_init__(self) -> None:
@@ -49,6 +51,7 @@ class Patience:
         within("factor", self.factor, least=1)
         within("least", self.least, above=0)
         within("grace", self.grace, least=0)
+        within("beginning", self.beginning, least=0, most=1)
         within("share", self.share, least=0, most=1)
 
 
@@ -98,6 +101,7 @@ class Remote(Engine):
         self.life = secrets.token_hex(4)
         """Names of tickets and memories begin with it: another process of the same run never gives one of them out."""
         self.saved_memories: Mapping[int, Tree] = {}
+        self.there = set[int]()
         self.absent: dict[int, float] = {}
         """Since when clients are lost that were there."""
         self.late: dict[int, str] = {}
@@ -110,10 +114,10 @@ class Remote(Engine):
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self.memory.discard()
-        self._gather(round)
+        early = self._gather(round)
         relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
         with operator_threads(1):
-            ready = relaying.begin()
+            ready = relaying.begin(early)
         while True:
             yield from ready
             if relaying.ended:
@@ -137,27 +141,33 @@ class Remote(Engine):
         return f"{self.life}-{self._asked}"
 
     def heard(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Note since when clients are lost, and that a new connection knows nothing."""
+        """Note who is there, and since when others are not; a new connection knows nothing of what was sent before."""
         for event in events:
-            if not isinstance(event, Answered):
+            if isinstance(event, Came | Gone):
                 self.held.pop(event.client, None)
-            if isinstance(event, Gone):
-                self.absent[event.client] = time.monotonic()
                 self.late.pop(event.client, None)
+            if isinstance(event, Came):
+                self.there.add(event.client)
+            elif isinstance(event, Gone):
+                self.there.discard(event.client)
+                self.absent[event.client] = time.monotonic()
         return events
 
-    def _gather(self, round: int) -> None:
-        """Wait until enough clients are there, and say whom we wait for."""
-        least, told = math.ceil(self.patience.share * len(self.sizes)), -1
-        while (found := len(self.wire.there)) < least:
+    def _gather(self, round: int) -> list[Event]:
+        """Wait until enough clients are there, and say whom we wait for: all that has happened meanwhile."""
+        share = self.patience.share if self._asked else self.patience.beginning
+        least, told = math.ceil(share * len(self.sizes)), -1
+        events = list(self.heard(self.wire.wait(0.0)))
+        while (found := len(self.there)) < least:
             if found != told:
-                missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.wire.there]
+                missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.there]
                 LOG.warning(
                     "round %d waits: %d of %d clients are there, at least %d are needed (missing: %s)",
                     *(round, found, len(self.sizes), least, ", ".join(missing[:10])),
                 )
                 told = found
-            self.heard(self.wire.wait(GLANCE))
+            events += self.heard(self.wire.wait(GLANCE))
+        return events
 
     def called(self, client: int) -> str:
         """The name of a client."""

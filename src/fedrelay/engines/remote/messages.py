@@ -39,7 +39,8 @@ class Request:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Request:
-        return _made(cls, tree)
+        made: Request = _made(cls, tree)
+        return made
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def answer_of(message: bytes | bytearray) -> Done | Failed:
     kind = tree.get("is") if isinstance(tree, dict) else None
     if kind not in KINDS:
         raise Malformed(f"it is a {kind!r:.40}, and no answer")
-    found = _made(KINDS[kind], tree)
+    found: Done | Failed = _made(KINDS[kind], tree)
     if isinstance(found, Done):
         named = all(isinstance(key, str) for key in (*found.metrics, *found.uplink))
         if not named or not all(isinstance(value, int | float) for value in found.metrics.values()):

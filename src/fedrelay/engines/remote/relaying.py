@@ -18,7 +18,7 @@ from fedrelay.engines.guard import spoiled
 from fedrelay.engines.relay import Context, Runner
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Held, Request, answer_of, baton_of
 from fedrelay.engines.remote.trees import Malformed
-from fedrelay.engines.remote.wire import Answered, Came, Event, Gone
+from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone
 from fedrelay.types import Baton, Chain, Drop, Outcome, Place, Report, Result, Tree
 from fedrelay.vectors import is_finite
 
@@ -29,6 +29,8 @@ LOG = logging.getLogger("fedrelay")
 
 GLANCE = 1.0
 """Seconds after which deadlines are looked at, whatever happens."""
+TRIES = 3
+"""A client that is lost at a visit and comes back is asked again, so often at most."""
 VERSION = "version"
 """All that the server keeps of a client's memory: by which name the client has it."""
 
@@ -47,6 +49,7 @@ class Pending:
     since: float
     """When it was asked, or lost."""
     asked: bool = False
+    tries: int = 0
     reason: str = "is not there"
     """Why it is not asked."""
 
@@ -68,8 +71,11 @@ class Relaying:
         """Whether every chain has an outcome."""
         return self._following == len(self._chains)
 
-    def begin(self) -> list[Outcome]:
-        """Ask the first client of every chain: those outcomes that are there already, in order."""
+    def begin(self, early: Sequence[Event] = ()) -> list[Outcome]:
+        """Ask the first client of every chain: those outcomes that are there already, in order. What has happened
+        `early` is of rounds before."""
+        for event in early:
+            self._take(event)
         for number, runner in enumerate(self._runners):
             self._hops[number] = runner.resume(self._places[number], self._engine.memory)
             self._next(number)
@@ -113,7 +119,7 @@ class Relaying:
         engine = self._engine
         if client in engine.late:
             return "is still at a visit that it has not answered in time"
-        if client in engine.wire.there:
+        if client in engine.there:
             return None
         gone = engine.absent.get(client)
         return None if gone is not None and time.monotonic() < gone + engine.patience.grace else "is not there"
@@ -122,10 +128,10 @@ class Relaying:
         """Send a request, if the client is there; else it is sent when the client comes back."""
         engine = self._engine
         pending.since = time.monotonic()
-        if pending.client not in engine.wire.there:
+        if pending.client not in engine.there:
             pending.asked, pending.since = False, engine.absent.get(pending.client, pending.since)
             return
-        pending.asked = True
+        pending.asked, pending.tries = True, pending.tries + 1
         engine.wire.send(pending.client, self._request(pending).encoded())
 
     def _request(self, pending: Pending) -> Request:
@@ -161,14 +167,19 @@ class Relaying:
             self._answered(event)
             return
         pending = self._pending.get(event.client)
-        if isinstance(event, Gone):
+        if isinstance(event, Broken):
+            if pending is not None:
+                self._end(pending, event.reason)
+        elif isinstance(event, Gone):
             if pending is not None:
                 pending.asked, pending.since, pending.reason = False, time.monotonic(), event.reason
         elif isinstance(event, Came):
             if pending is not None and event.working == pending.ticket:
                 pending.asked, pending.since = True, time.monotonic()
-            elif pending is not None:
+            elif pending is not None and pending.tries < TRIES:
                 self._ask(pending)
+            elif pending is not None:
+                self._end(pending, f"was lost {TRIES} times at this visit")
 
     def _answered(self, event: Answered) -> None:
         """Go on with what a client says; one that nobody waits for any more is not listened to."""
@@ -201,7 +212,9 @@ class Relaying:
         if after.params is not baton.params:
             engine.held.setdefault(client, Held()).params = after.params
         engine.deadlines.note(client, self._work, seconds)
-        memory = {VERSION: f"{pending.ticket}-{self._context.round}-{pending.hop}"} if answer.changed else pending.memory
+        memory = (
+            {VERSION: f"{pending.ticket}-{self._context.round}-{pending.hop}"} if answer.changed else pending.memory
+        )
         report = Report(client, answer.examples, answer.metrics, answer.uplink)
         self._advance(pending, (after, memory, report))
 
@@ -225,7 +238,7 @@ class Relaying:
         """Whoever has had its time is lost."""
         patience = self._engine.patience
         for pending in list(self._pending.values()):
-            if not pending.asked and now > pending.since + patience.grace:
+            if not pending.asked and now >= pending.since + patience.grace:
                 self._end(pending, pending.reason)
             elif pending.asked and now > pending.since + pending.seconds:
                 self._engine.late[pending.client] = pending.ticket

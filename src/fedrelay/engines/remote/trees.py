@@ -50,7 +50,7 @@ def encode(tree: object) -> bytearray:
 
 
 def decode(message: bytes | bytearray | memoryview) -> Any:
-    """The tree again; its tensors are copies that lie as torch likes them (some kernels round differently elsewhere)."""
+    """The tree again. Its tensors are copies that lie as torch lays them: some kernels round differently elsewhere."""
     view = memoryview(message)
     length = int.from_bytes(view[:LENGTH], "little")
     if len(view) < LENGTH or length > len(view) - LENGTH:
@@ -107,7 +107,9 @@ def _plain(part: object, tensors: list[torch.Tensor], depth: int) -> Any:
         tensors.append(part)
         return {"tensor": len(tensors) - 1}
     if isinstance(part, Mapping):
-        return {"map": [[_plain(key, tensors, depth + 1), _plain(value, tensors, depth + 1)] for key, value in part.items()]}
+        return {
+            "map": [[_plain(key, tensors, depth + 1), _plain(value, tensors, depth + 1)] for key, value in part.items()]
+        }
     if isinstance(part, list):
         return [_plain(each, tensors, depth + 1) for each in part]
     if isinstance(part, tuple):

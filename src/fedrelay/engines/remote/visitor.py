@@ -97,7 +97,9 @@ class Visitor:
         self._receive(request)
         memory = self.memory.get(request.memory)
         self.memory.keep_only(request.keep)
-        baton = baton_of(torch.empty(0) if request.params is None or self._params is None else self._params, request.weight)
+        baton = baton_of(
+            torch.empty(0) if request.params is None or self._params is None else self._params, request.weight
+        )
         began = time.perf_counter()
         with operator_threads(1):
             visit = Visit(

@@ -1,9 +1,9 @@
-"""How messages reach clients that are elsewhere: who is there, send to one, what came back, who was lost."""
+"""How messages reach clients that are elsewhere: who has come, send to one, what came back, who was lost."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,19 +32,23 @@ class Answered:
     message: bytes | bytearray
 
 
-Event: TypeAlias = Came | Gone | Answered
+@dataclass(frozen=True)
+class Broken:
+    """A message of a client could not be taken, and why: whatever it was the answer to has failed."""
+
+    client: int
+    reason: str
+
+
+Event: TypeAlias = Came | Gone | Answered | Broken
 
 
 class Wire(ABC):
-    """Carries messages to clients and back. Clients have the numbers 0, 1, 2, …, whenever they come.
+    """Carries messages to clients and back. Clients have the numbers 0, 1, 2, …, whenever they come; a client is there
+    from `Came` to `Gone`.
 
     What is sent to a client that is lost meanwhile is lost: whoever sends hears of it by `Gone`, or never.
     """
-
-    @property
-    @abstractmethod
-    def there(self) -> Collection[int]:
-        """The clients that can be reached now."""
 
     @abstractmethod
     def send(self, client: int, message: bytes | bytearray, /) -> None:
@@ -56,7 +60,7 @@ class Wire(ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether what a client was sent is still in its process when the next message comes, as long as it is there."""
+        """Whether what a client was sent is still in its process at the next message, as long as it is there."""
         return True
 
     def close(self) -> None:

@@ -1,0 +1,237 @@
+"""The server's end of the gRPC wire: one call for every client, which lasts as long as the client is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fedrelay.engines.remote.trees import Malformed, decode, encode
+from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone, Wire
+from fedrelay.errors import BadInput
+from fedrelay.remote.frames import METHOD, OPTIONS, Assembler, TooLong, frames
+from fedrelay.remote.reception import Expected, Reception, Refused
+
+LOG = logging.getLogger("fedrelay")
+
+OPENING = 30.0
+"""Seconds in which a client must say who it is; building its model may take longer."""
+ENDING = 5.0
+"""Seconds in which clients are told that a run has ended."""
+DESCRIPTION = 1 << 25
+"""Bytes that a client may send before it is let in."""
+TWICE = 30.0
+"""Seconds in which a client that was cut off without a word is noticed to have gone."""
+
+
+@dataclass
+class Connection:
+    """A client's call."""
+
+    number: int
+    instance: str
+    outbox: asyncio.Queue[bytes | bytearray | None] = field(default_factory=asyncio.Queue)
+
+
+class GrpcWire(Wire):
+    """Listens on an address (port 0: any that is free). `credentials` are those of gRPC; None is plain text."""
+
+    def __init__(self, address: str, *, credentials: Any | None) -> None:
+        self._address, self._credentials = address, credentials
+        self.largest = DESCRIPTION
+        """Bytes of a message of a client."""
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._connections: dict[int, Connection] = {}
+        self._loop = asyncio.new_event_loop()
+        self._server: Any = None
+        self._reception: Reception | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fedrelay-wire", daemon=True)
+        self._offered = asyncio.Event()
+        self.port = 0
+
+    def open(self, reception: Reception) -> None:
+        """Begin to listen; a port that is in use is refused."""
+        self._reception = reception
+        self._thread.start()
+        self._do(self._open())
+
+    def offer(self, offer: Mapping[str, Any], expected: Expected) -> None:
+        """Let clients in: this is the run, and what they must have."""
+        assert self._reception is not None
+        self._reception.offer(offer, expected)
+        self._loop.call_soon_threadsafe(self._offered.set)
+
+    async def _open(self) -> None:
+        # Without so_reuseport=0 two servers would share a port, and clients would find either.
+        self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.so_reuseport", 0), *STRIKES])
+        handler = grpc.stream_stream_rpc_method_handler(self._join)
+        service, _, method = METHOD.strip("/").partition("/")
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        try:
+            if self._credentials is None:
+                self.port = self._server.add_insecure_port(self._address)
+            else:
+                self.port = self._server.add_secure_port(self._address, self._credentials)
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise BadInput(
+                f"cannot listen on {self._address}: the port is in use, or the address is not this machine's; name "
+                "another with --listen"
+            )
+        await self._server.start()
+
+    # --- what the engine does
+
+    def send(self, client: int, message: bytes | bytearray, /) -> None:
+        connection = self._connections.get(client)
+        if connection is not None:
+            self._loop.call_soon_threadsafe(connection.outbox.put_nowait, message)
+
+    def wait(self, seconds: float, /) -> Sequence[Event]:
+        found: list[Event] = []
+        try:
+            found.append(self._events.get(timeout=max(seconds, 0.0)))
+            while True:
+                found.append(self._events.get_nowait())
+        except queue.Empty:
+            return found
+
+    def close(self, *, ended: bool = True) -> None:
+        """Stop listening. If the run has ended, clients are told so; else they wait for the server to come back."""
+        if not self._thread.is_alive():
+            return
+        self._do(self._close(ended))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self, ended: bool) -> None:
+        for connection in list(self._connections.values()) if ended else ():
+            connection.outbox.put_nowait(encode({"is": "end", "reason": "the run has ended"}))
+            connection.outbox.put_nowait(None)
+        if self._server is not None and self.port:
+            until = time.monotonic() + ENDING
+            while ended and self._connections and time.monotonic() < until:
+                await asyncio.sleep(0.01)
+            await self._server.stop(0.2)
+
+    def _do(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    # --- what a client does
+
+    async def _join(self, _: Any, context: Any) -> None:
+        """The life of a call."""
+        assembler = Assembler(DESCRIPTION)
+        try:
+            connection, working = await self._let_in(context, assembler)
+        except Refused as refusal:
+            LOG.warning("a client was refused: %s", refusal)
+            await _write(context, encode(refusal.tree()))
+            return
+        except (TooLong, Malformed, TimeoutError, Left) as error:
+            LOG.info("somebody came and was no client: %s", error)
+            return
+        self._connections[connection.number] = connection
+        self._events.put(Came(connection.number, working))
+        sender = asyncio.ensure_future(self._send(context, connection))
+        reader = asyncio.ensure_future(self._read(context, connection, Assembler(self.largest)))
+        reason = "its connection was lost"
+        try:
+            await asyncio.wait([sender, reader], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sender, reader):
+                task.cancel()
+            if self._connections.get(connection.number) is connection:
+                del self._connections[connection.number]
+                self._events.put(Gone(connection.number, reason))
+
+    async def _let_in(self, context: Any, assembler: Assembler) -> tuple[Connection, str]:
+        """The connection of a client that may take part, and the ticket that it is at work for."""
+        assert self._reception is not None
+        hello = decode(await asyncio.wait_for(_message(context, assembler), OPENING))
+        number, welcome = self._reception.welcome(hello, certificate_of(context))
+        self._check_alone(number, hello["instance"])
+        await _write(context, encode(welcome))
+        self._reception.describe(number, await self._said(context, assembler, welcome["name"]))
+        await self._offered.wait()
+        await _write(context, encode(self._reception.prepared()))
+        self._reception.admit(number, await self._said(context, assembler, welcome["name"]))
+        self._check_alone(number, hello["instance"])
+        return Connection(number, hello["instance"]), hello["working"]
+
+    async def _said(self, context: Any, assembler: Assembler, name: str) -> Any:
+        """What a client says, if it does not decline."""
+        tree = decode(await _message(context, assembler))
+        if isinstance(tree, dict) and tree.get("is") == "declined":
+            LOG.warning("%s does not take part: %s", name, str(tree.get("reason"))[:500])
+            raise Left("it declined")
+        return tree
+
+    def _check_alone(self, number: int, instance: str) -> None:
+        """Two processes with one name would spoil one another's memory."""
+        other = self._connections.get(number)
+        if other is not None and other.instance != instance:
+            assert self._reception is not None
+            raise Refused(
+                f"another process takes part as {self._reception.names[number]!r} already: every client needs a name "
+                "and a key of its own",
+                again=TWICE,
+            )
+
+    async def _send(self, context: Any, connection: Connection) -> None:
+        while (message := await connection.outbox.get()) is not None:
+            await _write(context, message)
+
+    async def _read(self, context: Any, connection: Connection, assembler: Assembler) -> None:
+        while True:
+            try:
+                message = await _message(context, assembler)
+            except TooLong as error:
+                self._events.put(Broken(connection.number, str(error)))
+            except Left:
+                return
+            else:
+                self._events.put(Answered(connection.number, message))
+
+
+STRIKES = (("grpc.http2.min_recv_ping_interval_without_data_ms", 1000), ("grpc.http2.max_ping_strikes", 0))
+"""Clients may ask whether we are there as often as they like."""
+
+
+class Left(Exception):
+    """The client has ended its call."""
+
+
+async def _message(context: Any, assembler: Assembler) -> bytes:
+    """The next whole message of a client."""
+    while True:
+        frame = await context.read()
+        if frame is grpc.aio.EOF:
+            raise Left("it left before it had said all")
+        message = assembler.add(frame)
+        if message is not None:
+            return message
+
+
+async def _write(context: Any, message: bytes | bytearray) -> None:
+    for frame in frames(message):
+        await context.write(frame)
+
+
+def certificate_of(context: Any) -> tuple[str, str] | None:
+    """The name in a client's certificate, and the certificate (PEM); None in plain text."""
+    found = context.auth_context()
+    if "x509_pem_cert" not in found:
+        return None
+    names = found.get("x509_common_name") or [b""]
+    return names[0].decode(errors="replace"), found["x509_pem_cert"][0].decode(errors="replace")
