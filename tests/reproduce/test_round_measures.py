@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,19 @@ def test_a_figure_after_a_round_and_what_it_gained_since():
     assert read("at_round", *rounds, round=4) is None
     with pytest.raises(BadInput, match="round"):
         MEASURES["at_round"](round=0)
+
+
+def test_a_mean_is_over_the_rounds_that_the_run_itself_takes():
+    """Of four tests 0.1, 0.2, 0.3 and 0.7: its last three rounds have two, in rounds 4 and 6."""
+    rounds = [log(n, {1: 0.1, 3: 0.2, 4: 0.3, 6: 0.7}.get(n)) for n in range(1, 7)]
+    run = Run("row", Path(), {"evaluate": {"last": 4, "last_rounds": 3}}, rounds, None)
+    (reading,) = MEASURES["accuracy"]()(Finished({"row": (run,)}), "row")
+    assert reading.value == pytest.approx(0.5)
+    without = replace(run, config={"evaluate": {"last": 4, "last_rounds": "none"}})
+    (reading,) = MEASURES["accuracy"]()(Finished({"row": (without,)}), "row")
+    assert reading.value == pytest.approx(1.3 / 4)
+    assert read("accuracy", *rounds, rounds=4) == pytest.approx(0.4)
+    assert read("accuracy", *rounds, tests=1) == 0.7
 
 
 def test_a_figure_over_clients_is_a_mean_over_the_last_rounds():

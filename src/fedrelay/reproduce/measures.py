@@ -71,12 +71,17 @@ class MeanOfLast:
         return by_run(found, row, self.of)
 
     def of(self, run: Run) -> Reading:
-        name = judged_by(run, self.metric).name
+        return Reading(self.which(run).mean(run.rounds, judged_by(run, self.metric).name))
+
+    def which(self, run: Run) -> Evaluate:
+        """Which tests count."""
+        if self.tests is not None:
+            return Evaluate(last=self.tests)
         if self.rounds is not None:
-            values = tests_of([log for log in run.rounds if log.round > len(run.rounds) - self.rounds], name)
-        else:
-            values = tests_of(run.rounds, name)[-(self.tests or int(evaluated(run).get("last", Evaluate.last))) :]
-        return Reading(statistics.fmean(values) if values else None)
+            return Evaluate(last_rounds=self.rounds)
+        section = evaluated(run)
+        last, rounds = section.get("last", Evaluate.last), section.get("last_rounds")
+        return Evaluate(last=int(last), last_rounds=rounds if isinstance(rounds, int) else None)
 
 
 @dataclass(frozen=True)
