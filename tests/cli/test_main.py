@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from invented_runs import run_folder
 from needs import posix
 
 from fedrelay import cli
@@ -124,6 +125,19 @@ def test_list_names_every_algorithm_with_its_parameters(capsys):
         assert cli.main(["list", kind]) == 0
     printed = capsys.readouterr().out
     assert all(word in printed for word in ["digits", "mlp", "dirichlet"])
+
+
+def test_a_run_that_is_not_there_is_no_measure_for_others(tmp_path, capsys):
+    folders = [str(run_folder(tmp_path / name)) for name in ("one", "two")]
+    out = str(tmp_path / "page.html")
+    assert cli.main(["report", *folders, "--out", out, "--baseline", "three"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no run 'three' to measure the others against: there is one, two" in " ".join(said.split())
+    again = ["report", *folders, "--out", out, "--baseline", "two", "--parallelism-baseline", "one"]
+    assert cli.main(again) == 0
+    page = Path(out).read_text(encoding="utf-8")
+    assert "Speed-up over two to" in page
+    assert "times one&#39;s" in page
 
 
 def test_report_writes_one_page(file, capsys):

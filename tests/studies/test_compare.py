@@ -205,6 +205,7 @@ def test_nobody_is_measured_against_one_of_several_that_could_be_meant():
     assert Bases.of(rows) == Bases()
     assert Bases.of([*rows, row_of("FEDAVG", "fedprox", (2, 2, 2))]).speed.name == "FEDAVG"
     assert Bases.of(rows[:1]) == Bases()  # there is nobody else
+    assert Bases.of([rows[0], row_of("all", "centralized", (1, 1, 1))]) == Bases()
     assert "(" not in markdown(rows, "x").splitlines()[4]
     with pytest.raises(BadInput, match="there is no run 'c' to measure the others against: there is a, b"):
         Bases.of(rows, Against("c"))

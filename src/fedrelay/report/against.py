@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrelay.errors import BadInput
-from fedrelay.report.measures import NONE, algorithm, planned_seed
+from fedrelay.report.measures import NONE, REFERENCE, algorithm, planned_seed
 from fedrelay.runs.folder import Run
 
 SEED = re.compile(r"seed-\d+")
@@ -33,10 +33,11 @@ class Against:
 
 def usual(methods: Mapping[str, str], method: str) -> str | None:
     """The run that is called like the method, or else the only one that has it; None if there is no such run, if there
-    are several, or if there is nobody else."""
+    are several, or if there is nobody else but a reference."""
     called = [name for name in methods if name.casefold() == method]
     having = called or [name for name, of in methods.items() if of == method]
-    return having[0] if len(having) == 1 and len(methods) > 1 else None
+    others = [name for name, of in methods.items() if of != REFERENCE and name not in having]
+    return having[0] if len(having) == 1 and others else None
 
 
 def times(value: float | None) -> str:
