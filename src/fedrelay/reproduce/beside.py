@@ -139,7 +139,7 @@ def mean_part(item: Item, name: str, found: Sequence[Finished]) -> Part:
             means = [mean_of(readings) for readings in zip(*several, strict=False)]
             cells[column.name] = over_seeds(means, column.factor, printed(item, name, item.called(row), column))
         lines.append(Line(item.called(row), cells))
-    return Part(name, tuple(lines))
+    return Part(name, tuple(line for line in lines if any(cell != Cell() for cell in line.cells.values())))
 
 
 def mean_of(readings: Iterable[Reading]) -> Reading:

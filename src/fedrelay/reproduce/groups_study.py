@@ -11,9 +11,12 @@ from fedrelay import config
 from fedrelay.reproduce.finished import Figures, Finished
 from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
 from fedrelay.studies import groupings
+from fedrelay.studies.groupings import results
 
 ALONE = "clients alone"
 """The row of the clients before they are grouped."""
+SHOWN = 10
+"""Groups in a picture of what is in them, as in the papers (FedSeq 2022, Figs. 6-8)."""
 
 
 def grouping_names(tables: Tables) -> list[str]:
@@ -51,12 +54,14 @@ def found_of(tables: Tables, folder: Path) -> dict[str, Any] | None:
 
 
 def groupings_there(tables: Tables, folder: Path) -> Finished:
+    """The figures of every seed, and the pictures of the first."""
     rows: dict[str, list[Figures]] = {}
-    for one, place in of_seeds(tables, folder):
-        found = found_of(one, place)
-        for name, figures in {} if found is None else figures_of(found).items():
+    there = [found for one, place in of_seeds(tables, folder) if (found := found_of(one, place)) is not None]
+    for found in there:
+        for name, figures in figures_of(found).items():
             rows.setdefault(name, []).append(figures)
-    return Finished(figures={name: tuple(figures) for name, figures in rows.items()})
+    pictures = tuple(results.drawn(there[0], most=SHOWN)) if there else ()
+    return Finished(figures={name: tuple(figures) for name, figures in rows.items()}, pictures=pictures)
 
 
 def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
@@ -66,7 +71,10 @@ def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
         row_name(one["trait"], one["grouper"], one["distance"]): {key: one[key] for key in numbers}
         for one in found["groupings"]
     }
-    alone = {after(one["epochs"]): {key: one[key] for key in ("norm", "components")} for one in found["pretraining"]}
+    alone = {
+        after(one["epochs"]): {key: one[key] for key in ("epochs", "norm", "components")}
+        for one in found["pretraining"]
+    }
     return {ALONE: {"number": found["clients"], "cpd": found["clients_cpd"]}, **made, **alone}
 
 

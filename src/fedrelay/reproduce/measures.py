@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from fedrelay.errors import BadInput, within
 from fedrelay.report import measures as of_run
 from fedrelay.reproduce.cost_measures import Estimated, Messages
-from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.reproduce.finished import Figures, Finished, Reading
 from fedrelay.reproduce.round_measures import ARound, AtRound, InPool, Jump, OverClients
 from fedrelay.runs.folder import Run
 from fedrelay.runs.summary import Evaluate, rounds_to, tests_of
@@ -211,6 +211,30 @@ class OfStudy:
         return [Reading(figures.get(self.figure)) for figures in found.figures.get(row, ())]
 
 
+@dataclass(frozen=True)
+class Slope:
+    """How much a figure of the study has changed since the row before that has it, by how much another one has."""
+
+    figure: str
+    along: str
+
+    def __call__(self, found: Finished, row: str, /) -> list[Reading]:
+        rows = [name for name, seeds in found.figures.items() if all(self.figure in one for one in seeds)]
+        if row not in rows:
+            return []
+        place, own = rows.index(row), found.figures[row]
+        before = found.figures[rows[place - 1]] if place else [{}] * len(own)
+        return [Reading(self.of(one, other)) for one, other in zip(before, own, strict=False)]
+
+    def of(self, before: Figures, after: Figures) -> float | None:
+        changes = [difference(before.get(key), after.get(key)) for key in (self.figure, self.along)]
+        return ratio(*changes)
+
+
+def difference(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else other - one
+
+
 def best(metric: str | None = None) -> OneTest:
     """The best test."""
     return OneTest("best", metric)
@@ -273,6 +297,7 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "covered": covered,
     "cpd": cpd,
     "figure": OfStudy,
+    "slope": Slope,
     "at_round": AtRound,
     "over_clients": OverClients,
     "jump": Jump,

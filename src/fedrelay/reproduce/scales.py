@@ -41,5 +41,11 @@ def whole_tables(item: Item, scale: str, panel: str) -> dict[str, Any]:
 
 
 def rows_of(item: Item, scale: str, panel: str) -> list[str]:
-    """The rows of this panel at this scale, as we call them."""
-    return item.kind.rows(tables_of(item, scale, panel))
+    """The rows of this panel at this scale, as we call them; a study that does all at once shows only these."""
+    tables = tables_of(item, scale, panel)
+    chosen = [rows for rows in (scale_of(item, scale).rows, item.rows) if rows is not None]
+    return [
+        row
+        for row in item.kind.rows(tables)
+        if row == tables.get("reference") or all(item.called(row) in rows for rows in chosen)
+    ]

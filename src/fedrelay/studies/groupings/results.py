@@ -145,6 +145,24 @@ def from_json(found: Mapping[str, Any]) -> Pretrained:
     return Pretrained(**{**found, "similarity": np.asarray(found["similarity"], dtype=np.float64)})
 
 
+def drawn(found: Mapping[str, Any], *, most: int = MOST_GROUPS) -> list[Figure]:
+    """The pictures of results.json, with `most` groups of every grouping; older ones lack what they are drawn from."""
+    alone = [from_json(one) for one in found["pretraining"] if "similarity" in one]
+    groupings = [one for one in found["groupings"] if one.get("counts")]
+    return [
+        *([pretraining(alone)] if len(alone) > 1 else []),
+        *map(alike, alone),
+        *(mix_again(number, one, most) for number, one in enumerate(groupings)),
+    ]
+
+
+def mix_again(number: int, found: Mapping[str, Any], most: int) -> Figure:
+    """What is in the groups of a grouping of results.json."""
+    name = " · ".join(filter(None, (found["trait"], found["grouper"], found["distance"])))
+    counts = np.asarray(found["counts"], dtype=np.int64)
+    return mix(number, name, counts, found["classes"], most=most, of=len(found["groups"]))
+
+
 def page(findings: Findings, title: str) -> str:
     """The whole page."""
     names = [" · ".join(filter(None, (made.trait, made.grouper, made.distance))) for made in findings.made]
