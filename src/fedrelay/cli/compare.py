@@ -6,16 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
+from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput
 from fedrelay.studies import compare, compared, trials, tune
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +42,10 @@ def run_compare(options: argparse.Namespace) -> int:
     )
     OUT.print(compared.table(rows))
     for text in remarks:
-        OUT.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        OUT.print(text, style="yellow", highlight=False, soft_wrap=True)
     for row in rows:
         for reason in row.failed:
-            ERR.print(f"{row.name} failed: {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
+            ERR.print(f"{row.name} failed: {reason}", style="red", highlight=False, soft_wrap=True)
     OUT.print(f"Results are in {out}: results.md, results.json, report.html.", soft_wrap=True)
     return 0 if all(not row.failed for row in rows) else 1
 

@@ -6,19 +6,19 @@ import argparse
 import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from fedrelay import config
 from fedrelay.cli import targets
 from fedrelay.config import schema
 from fedrelay.config.federation import DATA, federate
+from fedrelay.console import PlainConsole
 from fedrelay.data import Federation, describe, heatmap, rendered, save_split
 from fedrelay.data.download import get
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
 
-OUT = Console()
+OUT = PlainConsole()
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_get(options: argparse.Namespace) -> int:
-    folder = get(options.name, options.data_dir, console=Console(stderr=True))
+    folder = get(options.name, options.data_dir, console=PlainConsole(stderr=True))
     OUT.print(f"{options.name} is in {folder}", soft_wrap=True)
     return 0
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
+from fedrelay.console import PlainConsole
 from fedrelay.studies import groupings as laboratory
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
-
 from fedrelay import __version__, config, report
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
@@ -24,14 +22,15 @@ from fedrelay.cli import reproduce as cli_reproduce
 from fedrelay.cli import targets
 from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
+from fedrelay.console import PlainConsole
 from fedrelay.processes import stopping
 from fedrelay.processes.stopping import stoppable
 from fedrelay.processes.streams import Unwritable, guarded
 from fedrelay.report.progress import follow
 from fedrelay.studies import demo
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +88,7 @@ def flush() -> None:
 
 
 def say(message: str) -> None:
-    ERR.print(shortened(f"fedrelay: {message}"), style="red", markup=False, highlight=False, soft_wrap=True)
+    ERR.print(shortened(f"fedrelay: {message}"), style="red", highlight=False, soft_wrap=True)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from fedrelay import files
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
+from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput
 from fedrelay.runs.results import table
 from fedrelay.studies import features
 from fedrelay.studies.export import export
 from fedrelay.studies.predict import predict
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 
 
 def _add_client(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +104,6 @@ def run_features(options: argparse.Namespace) -> int:
     )
     for one in placed:
         text = f"{one.name}: {len(one.labels)} of {one.of} test examples; the nearest is of the same class for"
-        OUT.print(f"{text} {one.alike.mean():.1%}", markup=False, highlight=False, soft_wrap=True)
+        OUT.print(f"{text} {one.alike.mean():.1%}", highlight=False, soft_wrap=True)
     OUT.print(f"Wrote {options.out}", soft_wrap=True)
     return 0

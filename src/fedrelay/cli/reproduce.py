@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
+from fedrelay.console import PlainConsole
 from fedrelay.reproduce import carry_out, dry_run, library, markdown, scales
 from fedrelay.reproduce.item import SCALES, Item
 from fedrelay.reproduce.outcome import Outcome
 from fedrelay.reproduce.study import Setting
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def foretell(item: Item, options: argparse.Namespace, *, several: bool) -> None:
     planned = carry_out.plan(item, options.scale, out, only=options.only, data_dir=options.data_dir)
     for text in carry_out.lacking(item, planned, options.data_dir):
         say(text)
-    OUT.print(f"{item.name}: {item.where}, {item.title}", markup=False, highlight=False, soft_wrap=True)
+    OUT.print(f"{item.name}: {item.where}, {item.title}", highlight=False, soft_wrap=True)
     OUT.print(dry_run.table(dry_run.rough(item, [one for one in planned if not one.missing])))
 
 
@@ -82,12 +82,12 @@ def folder_of(item: str, options: argparse.Namespace, *, several: bool) -> Path:
 
 
 def say(text: str) -> None:
-    ERR.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    ERR.print(text, style="yellow", highlight=False, soft_wrap=True)
 
 
 def show(done: Outcome, out: Path) -> None:
     """The table, the claims, and where the rest is."""
-    OUT.print(markdown.document(done), markup=False, highlight=False, soft_wrap=True, end="")
+    OUT.print(markdown.document(done), highlight=False, soft_wrap=True, end="")
     OUT.print(f"Results are in {out}: table.md, results.json, page.html.", soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from fedrelay import files
+from fedrelay.console import PlainConsole
 from fedrelay.data.archives import sweep, unpack
 from fedrelay.data.locate import data_folder, ways
 from fedrelay.data.sources import FileSource, Remote, named
@@ -240,6 +241,6 @@ def _append(
 
 @contextmanager
 def _progress(console: Console | None) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console or PlainConsole(stderr=True)) as progress:
         yield progress

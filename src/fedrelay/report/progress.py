@@ -65,11 +65,11 @@ def follow(recorder: Recorder, console: Console) -> None:
 def bars(console: Console) -> Progress:
     """Bars that show how far something is, of what unit, what there is to say of it and how long it will take."""
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[said]}", markup=False),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         UnderwayColumn(),

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from fedrelay import config, files, report
 from fedrelay.config import schema
+from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
@@ -186,7 +187,7 @@ def carry_out(
 
 def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | None:
     """One run to its end: why it failed, or None. Beside others it has no display of its own, only warnings."""
-    console = live or Console(stderr=True, force_terminal=False)
+    console = live or PlainConsole(stderr=True, force_terminal=False)
     try:
         follow(config.build(job.tables, data_dir).record(job.folder, resume=True), console)
     except RunFailed as error:
