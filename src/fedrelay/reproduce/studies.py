@@ -6,6 +6,7 @@ from fedrelay.reproduce.feature_study import FEATURES
 from fedrelay.reproduce.formula_study import FORMULAS
 from fedrelay.reproduce.groups_study import GROUPS
 from fedrelay.reproduce.runs_study import COMPARE
+from fedrelay.reproduce.splits_study import SPLITS
 from fedrelay.reproduce.study import Study
 from fedrelay.reproduce.tune_study import TUNE
 
@@ -15,5 +16,6 @@ STUDIES: dict[str, Study] = {
     "tune": TUNE,
     "features": FEATURES,
     "formulas": FORMULAS,
+    "splits": SPLITS,
 }
 """By the name that an item says."""
