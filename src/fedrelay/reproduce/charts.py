@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,6 +13,8 @@ from fedrelay.reproduce.finished import Finished
 from fedrelay.reproduce.groups_study import after
 from fedrelay.reproduce.item import Column, Item
 
+VALUE = re.compile(r"(.+) = (-?\d+(?:\.\d+)?)")
+"""The name of a row that is one value of a setting."""
 NO_RUN = -1
 """The place of a trace that belongs to no run."""
 
@@ -108,6 +111,44 @@ def map_of(points: Sequence[tuple[float, int, float | None]], column: Column) ->
 
 
 # --- lines
+
+
+def sweep(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """The first column over the value that rows have in their names (`S = 5`; FedELMY 2024, Fig. 7)."""
+    column, drawn = item.columns[0], []
+    for number, found in enumerate(panels.values()):
+        said = [(match, row) for row in found.rows if (match := VALUE.fullmatch(item.called(row)))]
+        values = [(float(match[2]), readings_of(column, found, row)) for match, row in said]
+        points = sorted((value, mine) for value, mine in values if mine)
+        if points:
+            setting = said[0][0][1]
+            title = f"{column.name[:1].upper()}{column.name[1:]} over {setting}"
+            caption = "The mean over seeds with its standard deviation."
+            drawn.append(Figure(f"sweep{number}", title, caption, curve(points, setting, column)))
+    return drawn
+
+
+def readings_of(column: Column, found: Finished, row: str) -> list[float]:
+    """What seeds have come to, in the column's unit."""
+    return [column.factor * reading.value for reading in column.measure(found, row) if reading.value is not None]
+
+
+def curve(points: Sequence[tuple[float, Sequence[float]]], setting: str, column: Column) -> Spec:
+    apart = [statistics.stdev(values) if len(values) > 1 else 0.0 for _, values in points]
+    trace = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "meta": NO_RUN,
+        "x": [value for value, _ in points],
+        "y": [statistics.fmean(values) for _, values in points],
+        "error_y": {"type": "data", "array": apart, "visible": any(apart)},
+        "line": {"color": COLOURS[0]},
+        "hovertemplate": f"{escape(setting)} = %{{x}}: %{{y:.4~g}}<extra></extra>",
+    }
+    layout = axes(escape(setting), titled(column))
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"rangemode": "normal"}
+    return {"data": [trace], "layout": layout}
 
 
 def components(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:

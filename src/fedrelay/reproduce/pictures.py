@@ -7,13 +7,21 @@ from dataclasses import replace
 from itertools import accumulate
 
 from fedrelay.report import figures, measures, pools
+from fedrelay.report import over_clients as of_clients
 from fedrelay.report.figures import Figure, Scale
 from fedrelay.reproduce import charts
 from fedrelay.reproduce.finished import Finished
 from fedrelay.reproduce.item import Item
 from fedrelay.runs.folder import Run
+from fedrelay.runs.measures import rolling_mean
 
+Drawing = Callable[[Sequence[Run], Sequence[str]], list[Figure]]
+"""From runs and their names to pictures."""
 EFFORT = Scale("Examples trained on", lambda run: list(accumulate(log.examples for log in run.rounds)))
+CLIENT_CURVES = ("clients_train_loss", "clients_train_loss_deviation", "clients_test_accuracy_deviation")
+"""Of all that is known over clients: what clustered sampling 2021 draws."""
+ROLLED = 50
+"""Rounds that its Fig. 2 takes the mean over."""
 
 
 def curves(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
@@ -28,22 +36,26 @@ def losses(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
 
 def over_rounds(panels: Mapping[str, Finished], key: str) -> list[Figure]:
     """The curves of this key of a report's, panel by panel."""
+
+    def draw(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
+        return [legible(figure) for figure in figures.curves(runs, names) if figure.key == key]
+
+    return by_panel(panels, draw)
+
+
+def by_panel(panels: Mapping[str, Finished], draw: Drawing) -> list[Figure]:
+    """What is drawn of the first seed of all runs, panel by panel."""
     drawn = []
     for number, (panel, found) in enumerate(panels.items()):
-        runs = [mine[0] for mine in found.runs.values() if mine]
-        made = figures.curves(runs, [name for name, mine in found.runs.items() if mine]) if runs else []
-        drawn += [titled(legible(figure), panel, number) for figure in made if figure.key == key]
+        runs = {name: mine[0] for name, mine in found.runs.items() if mine}
+        made = draw(list(runs.values()), list(runs)) if runs else []
+        drawn += [titled(figure, panel, number) for figure in made]
     return drawn
 
 
 def curves_by_effort(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
     """The headline over what was trained so far (FedSeq 2022, Fig. 9), panel by panel; of several seeds the first."""
-    drawn = []
-    for number, (panel, found) in enumerate(panels.items()):
-        runs = {name: mine[0] for name, mine in found.runs.items() if mine}
-        if runs:
-            drawn.append(titled(legible(over_effort(list(runs.values()), list(runs))), panel, number))
-    return drawn
+    return by_panel(panels, lambda runs, names: [legible(over_effort(runs, names))])
 
 
 def over_effort(runs: Sequence[Run], names: Sequence[str]) -> Figure:
@@ -84,12 +96,55 @@ def some_of_study(panels: Mapping[str, Finished], wanted: Callable[[Figure], boo
 
 
 def pools_of(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
-    """How far the models of the last pool are from one another, run by run; of several seeds the first."""
+    """How far the models of the last pool are from one another, run by run."""
+    return by_panel(panels, pools.figures)
+
+
+# --- clustered sampling 2021
+
+
+def over_clients(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """The global training loss, and how unlike clients are in loss and accuracy (Fig. 1)."""
+    return by_panel(panels, client_curves)
+
+
+def client_curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
+    return [legible(figure) for figure in of_clients.curves(runs, names) if figure.key in CLIENT_CURVES]
+
+
+def rolling_50(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """The global training loss, every value the mean over the last 50 rounds (Fig. 2)."""
+    return by_panel(panels, rolling_curve)
+
+
+def rolling_curve(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     drawn = []
-    for number, (panel, found) in enumerate(panels.items()):
-        runs = {name: mine[0] for name, mine in found.runs.items() if mine}
-        drawn += [titled(figure, panel, number) for figure in pools.figures(list(runs.values()), list(runs))]
+    for figure in client_curves(runs, names):
+        if figure.key == CLIENT_CURVES[0]:
+            traces = [{**trace, "y": rolled(trace["x"], trace["y"])} for trace in figure.spec["data"]]
+            title = f"{figure.title}, rolling mean over {ROLLED} rounds"
+            drawn.append(replace(figure, title=title, spec={**figure.spec, "data": traces}))
     return drawn
+
+
+def rolled(rounds: Sequence[int], values: Sequence[float]) -> list[float]:
+    return [value for _, value in rolling_mean(list(zip(rounds, values, strict=True)), ROLLED)]
+
+
+def classes_seen(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """How many different classes every round saw (Fig. 1)."""
+    return by_panel(panels, class_curve)
+
+
+def class_curve(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
+    if not any(log.classes is not None for run in runs for log in run.rounds):
+        return []
+    seen = figures.Measure(lambda log: log.classes, "Different classes in a round", "%{y}")
+    caption = "Among the examples of all clients that took part."
+    return [legible(Figure("classes", seen.title, caption, figures.lines(runs, names, seen, figures.ROUNDS)))]
+
+
+# --- what they share
 
 
 def legible(figure: Figure) -> Figure:
@@ -112,7 +167,11 @@ PICTURES: dict[str, Callable[[Item, Mapping[str, Finished]], Sequence[Figure]]] 
     "study": of_study,
     "similarities": similarities,
     "mixes": mixes,
+    "over_clients": over_clients,
+    "rolling_50": rolling_50,
+    "classes": classes_seen,
     "bars": charts.bars,
+    "sweep": charts.sweep,
     "growth_maps": charts.growth_maps,
     "components": charts.components,
 }
