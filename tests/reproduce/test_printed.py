@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,20 +28,21 @@ def values(text: str) -> set[float]:
 def lines_of(name: str) -> tuple[str, ...]:
     if not name or not (TEXTS / name).is_file():
         pytest.skip(f"the text {name or 'of this paper'} is not at hand")
-    return tuple((TEXTS / name).read_text(encoding="utf-8").splitlines())
+    return tuple(line for line in (TEXTS / name).read_text(encoding="utf-8").splitlines() if line.strip())
 
 
 def near(lines: tuple[str, ...], row: str, panel: str) -> str:
-    """The lines that name the row, or the panel of a table that is turned, each with the next one; all of them, if none
+    """The lines that name the row, or the panel of a table that is turned, each with the next two; all of them, if none
     names the row."""
     of_row, of_panel = naming(lines, row), naming(lines, panel.partition(",")[0])
     return "\n".join(of_row + of_panel if of_row else lines)
 
 
 def naming(lines: tuple[str, ...], name: str) -> list[str]:
-    """The lines with this name in them as a word, each with the next one."""
+    """The lines with this name in them as a word, each with the next two, into which a sentence may go on."""
     word = re.compile(rf"(?<![\w+]){re.escape(name)}(?!\w)")
-    return [f"{line}\n{after}" for line, after in pairwise((*lines, "")) if name and word.search(line)]
+    found = [number for number, line in enumerate(lines) if name and word.search(line)]
+    return ["\n".join(lines[number : number + 3]) for number in found]
 
 
 @pytest.mark.parametrize("name", library.names())
