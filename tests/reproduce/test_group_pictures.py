@@ -52,6 +52,21 @@ def test_runs_that_have_trained_equally_much_end_at_the_same_place(tmp_path, mon
     assert once[-1] == pytest.approx(four_times[-1], rel=0.3)  # groups are not all of one size
 
 
+def test_class_distances_of_groups_are_boxes_with_their_means(tmp_path, monkeypatch):
+    made = smoked("fedgsp/figure3a", tmp_path, monkeypatch)
+    box, means = made[0].spec["data"]
+    assert made[0].spec["layout"]["yaxis"]["ticktext"] == ["clients", "histogram · icg · euclidean", "random"]
+    (item,) = library.wanted("fedgsp/figure3a")
+    (found,) = gather(item, "smoke", tmp_path / "out").values()
+    rows = ["clients alone", "histogram · icg · euclidean", "random"]
+    assert means["x"][0] == found.figures[rows[0]][0]["cpd_mean"]
+    for place, row in enumerate(rows):
+        figures = found.figures[row][0]
+        assert 0 < figures["cpd_mean"] < figures["cpd"] * 5
+        assert box["q1"][place] <= box["median"][place] <= box["q3"][place]
+    assert box["median"][1] < box["median"][0]  # groups are more alike than clients
+
+
 def test_a_panel_that_is_not_done_has_no_picture():
     for name in ("fedseq/figure3", "fedseq/figure6", "fedseq/figure9"):
         (item,) = library.wanted(name)

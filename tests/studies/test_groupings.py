@@ -192,6 +192,16 @@ def test_what_epochs_alone_did_comes_back_from_the_results(findings, tmp_path):
         np.testing.assert_allclose(said.similarity, one.similarity, atol=5e-5)
 
 
+def test_the_pictures_of_the_page_come_back_from_the_results(findings, tmp_path):
+    laboratory.write(findings, tmp_path, "digits")
+    page = (tmp_path / "report.html").read_text()
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
+    again = {figure.key: figure.spec for figure in results.drawn(json.loads((tmp_path / "results.json").read_text()))}
+    assert set(again) == set(specs)
+    for key in ("cpd", "apart0", "apart2"):
+        assert again[key] == specs[key]
+
+
 def test_of_many_groups_the_first_are_drawn_and_all_are_told():
     picture = results.mix(0, "random", np.eye(12, 3, dtype=np.int64), ("a", "b", "c"), most=10)
     assert len(picture.spec["data"][0]["z"]) == 10

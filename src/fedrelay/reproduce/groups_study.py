@@ -66,16 +66,18 @@ def groupings_there(tables: Tables, folder: Path) -> Finished:
 
 def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
     """The rows of one study of groupings."""
-    numbers = ("number", "balance_ratio", "covered_classes", "cpd", "seconds")
+    numbers = ("number", "balance_ratio", "covered_classes", "cpd", "cpd_mean", "seconds")
     made = {
-        row_name(one["trait"], one["grouper"], one["distance"]): {key: one[key] for key in numbers}
+        row_name(one["trait"], one["grouper"], one["distance"]): {key: one.get(key) for key in numbers}
         for one in found["groupings"]
     }
     alone = {
         after(one["epochs"]): {key: one[key] for key in ("epochs", "norm", "components")}
         for one in found["pretraining"]
     }
-    return {ALONE: {"number": found["clients"], "cpd": found["clients_cpd"]}, **made, **alone}
+    box = found.get("clients_cpd_box") or {}  # those of before there was one have none
+    clients = {"number": found["clients"], "cpd": found["clients_cpd"], "cpd_mean": box.get("mean")}
+    return {ALONE: clients, **made, **alone}
 
 
 # Describing the clients, which takes the time, is the same for all rows.

@@ -78,6 +78,16 @@ def similarities(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
     return some_of_study(panels, lambda figure: figure.key.startswith(("pretraining", "alike")))
 
 
+def boxes(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """How unlike groups, and clients, are in their classes (FedGSP 2022, Fig. 3a)."""
+    return some_of_study(panels, lambda figure: figure.key == "cpd")
+
+
+def client_distances(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
+    """How far clients are apart by every trait, and from one of them (FedSeq journal 2024, Fig. 9)."""
+    return some_of_study(panels, lambda figure: figure.key.startswith("apart"))
+
+
 def mixes(item: Item, panels: Mapping[str, Finished]) -> list[Figure]:
     """What is in groups (FedSeq 2022, Figs. 6-8), of the groupings that the item shows."""
     rows = item.rows
@@ -167,6 +177,8 @@ PICTURES: dict[str, Callable[[Item, Mapping[str, Finished]], Sequence[Figure]]] 
     "study": of_study,
     "similarities": similarities,
     "mixes": mixes,
+    "boxes": boxes,
+    "client_distances": client_distances,
     "over_clients": over_clients,
     "rolling_50": rolling_50,
     "classes": classes_seen,

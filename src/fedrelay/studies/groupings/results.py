@@ -18,7 +18,9 @@ from fedrelay import files
 from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
+from fedrelay.runs.measures import Box
 from fedrelay.studies.claims import GROUPINGS, claim
+from fedrelay.studies.groupings.apart import Apart
 from fedrelay.studies.groupings.pictures import boxes, heat_maps
 from fedrelay.studies.groupings.study import Counts, Findings, Made, Pretrained
 from fedrelay.studies.markdown import markdown_table
@@ -149,7 +151,10 @@ def drawn(found: Mapping[str, Any], *, most: int = MOST_GROUPS) -> list[Figure]:
     """The pictures of results.json, with `most` groups of every grouping; older ones lack what they are drawn from."""
     alone = [from_json(one) for one in found["pretraining"] if "similarity" in one]
     groupings = [one for one in found["groupings"] if one.get("counts")]
+    spread = [("clients", found.get("clients_cpd_box")), *((name_of(one), one.get("cpd_box")) for one in groupings)]
     return [
+        *boxes([(name, None if box is None else Box(**box)) for name, box in spread]),
+        *heat_maps([Apart.from_json(one) for one in found.get("distances", ())]),
         *([pretraining(alone)] if len(alone) > 1 else []),
         *map(alike, alone),
         *(mix_again(number, one, most) for number, one in enumerate(groupings)),
@@ -158,9 +163,13 @@ def drawn(found: Mapping[str, Any], *, most: int = MOST_GROUPS) -> list[Figure]:
 
 def mix_again(number: int, found: Mapping[str, Any], most: int) -> Figure:
     """What is in the groups of a grouping of results.json."""
-    name = " · ".join(filter(None, (found["trait"], found["grouper"], found["distance"])))
     counts = np.asarray(found["counts"], dtype=np.int64)
-    return mix(number, name, counts, found["classes"], most=most, of=len(found["groups"]))
+    return mix(number, name_of(found), counts, found["classes"], most=most, of=len(found["groups"]))
+
+
+def name_of(found: Mapping[str, Any]) -> str:
+    """What a grouping of results.json is called."""
+    return " · ".join(filter(None, (found["trait"], found["grouper"], found["distance"])))
 
 
 def page(findings: Findings, title: str) -> str:
