@@ -211,6 +211,12 @@ def test_nobody_is_measured_against_one_of_several_that_could_be_meant():
         Bases.of(rows, Against("c"))
 
 
+def test_brackets_are_explained_only_where_there_are_some():
+    without = [Row(row.name, (replace(row.summaries[0], rounds_to={}),)) for row in TABLE_II]
+    assert "In brackets after rounds" in markdown(TABLE_II, "x")
+    assert "In brackets after rounds" not in markdown(without, "x")
+
+
 def test_means_over_seeds_make_the_speed_up_and_a_seed_that_never_got_there_makes_none():
     slow, fast = (
         Row(n, tuple(row_of(n, n, r).summaries[0] for r in rounds))

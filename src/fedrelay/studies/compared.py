@@ -177,16 +177,16 @@ def markdown(rows: Sequence[Row], title: str, remarks: Sequence[str] = (), again
     columns, shares, reached = headings(rows)
     bases = Bases.of(rows, against)
     text = markdown_table(columns, [cells_of(row, shares, reached, bases) for row in rows], words=1)
-    said = [*measured_against(bases), *remarks]
+    said = [*measured_against(bases, shares), *remarks]
     said += [f"{row.name} failed: {reason}" for row in rows for reason in row.failed]
     parts = [f"# {title}\n\n{text}\n", "".join(f"- {line}\n" for line in said), estimated(rows, shares)]
     return "\n".join(part for part in parts if part)
 
 
-def measured_against(bases: Bases) -> list[str]:
+def measured_against(bases: Bases, shares: Sequence[str]) -> list[str]:
     """What the numbers in brackets are."""
     found = []
-    if bases.speed is not None:
+    if bases.speed is not None and shares:
         found.append(f"In brackets after rounds: how many times as fast as {bases.speed.name}.")
     if bases.parallelism is not None:
         found.append(f"In brackets after groups: how many times as many as {bases.parallelism.name} has.")
