@@ -9,6 +9,7 @@ from typing import Any
 
 from fedrelay import config
 from fedrelay.reproduce.finished import Figures, Finished
+from fedrelay.reproduce.kinds_apart import kinds_apart
 from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
 from fedrelay.studies import groupings
 from fedrelay.studies.groupings import results
@@ -67,8 +68,12 @@ def groupings_there(tables: Tables, folder: Path) -> Finished:
 def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
     """The rows of one study of groupings."""
     numbers = ("number", "balance_ratio", "covered_classes", "cpd", "cpd_mean", "seconds")
+    apart = kinds_apart(found.get("distances", ()))
     made = {
-        row_name(one["trait"], one["grouper"], one["distance"]): {key: one.get(key) for key in numbers}
+        row_name(one["trait"], one["grouper"], one["distance"]): {
+            **{key: one.get(key) for key in numbers},
+            "kinds_apart": apart.get(one["trait"]),
+        }
         for one in found["groupings"]
     }
     alone = {
