@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import urllib.request
 import warnings
 from pathlib import Path
 
@@ -57,8 +59,9 @@ def summary_of(folder: Path) -> dict:
 
 
 def joined(site: machines.Site, port: int, name: str, *more: str | Path) -> machines.Machine:
-    home = site.folder / f"home-{name}"
-    return site.start("join", "--server", f"127.0.0.1:{port}", "--name", name, "--home", home, *more, name=name)
+    data = () if "--data" in more else ("--data", "experiment")
+    words = ("--server", f"127.0.0.1:{port}", "--name", name, "--home", site.folder / f"home-{name}", *data, *more)
+    return site.start("join", *words, name=name)
 
 
 def served(site: machines.Site, path: Path, *more: str | Path, listen: str = "127.0.0.1:0") -> machines.Machine:
@@ -90,6 +93,10 @@ def test_a_run_with_real_clients_ends_with_the_model_of_the_simulation_to_the_bi
     found = summary_of(site.folder / "run")
     assert found["params_sha256"] == expected
     assert found["drops"] == 0
+    hops = [json.loads(line) for line in (site.folder / "run" / "hops.jsonl").read_text().splitlines()]
+    assert len(hops) == sum(line["visits"] for line in lines_of(site.folder / "run")) == 12
+    assert all(hop["name"] == NAMES[hop["client"]] and hop["seconds"] > hop["working"] > 0 for hop in hops)
+    assert min(hop["received"] for hop in hops) > 4 * 1210  # a model of 64 x 16 + 16 + 16 x 10 + 10 numbers
     kept = [path for path in site.folder.glob("home-*/*/*") if path.is_file()]
     assert bool(kept) is ("scaffold" in method)
     assert all(path.stat().st_mode & 0o077 == 0 for path in site.folder.glob("home-*/**/*"))
@@ -106,6 +113,7 @@ def test_with_keys_those_who_are_known_take_part_and_nobody_else_does(site):
 
     def join(name: str, kit: Path | None, home: str = "") -> machines.Machine:
         words = ["join", "--server", f"127.0.0.1:{port}", "--home", site.folder / f"home-{home or name}"]
+        words += ["--data", "experiment"]
         return site.start(*words, *(["--name", name] if kit is None else ["--keys", kit]), name=home or name)
 
     revoked = join("gone", folder / "clients" / "gone")
@@ -128,11 +136,25 @@ def test_a_client_that_is_killed_is_named_in_the_record_and_used_again_when_it_i
     path = written(site.folder, "fedseq", "groups = 2")
     folder = site.folder / "run"
     server = served(
-        site, path, "--clients", ",".join(NAMES), "--grace", "0", "--set", "rounds=400", "--set", "evaluate.every=400"
+        site,
+        path,
+        "--clients",
+        ",".join(NAMES),
+        "--grace",
+        "0",
+        "--status",
+        "0",
+        "--set",
+        "rounds=400",
+        "--set",
+        "evaluate.every=400",
     )
     port = server.port
     clients = {name: joined(site, port, name) for name in NAMES}
     until_round(server, folder, 2)
+    status = server.until("status on ").rpartition(" on ")[2]
+    assert asked(f"{status.removesuffix('/status')}/health")["healthy"] is True
+    assert [client["name"] for client in asked(status)["clients"] if client["there"]] == list(NAMES)
     clients["north"].kill()
     until_round(server, folder, len(lines_of(folder)) + 3)
     lost = [line for line in lines_of(folder) if line["drops"]]
@@ -143,6 +165,11 @@ def test_a_client_that_is_killed_is_named_in_the_record_and_used_again_when_it_i
     for _ in machines.ticks("it is not used again"):
         if lines_of(folder)[-1]["clients"] == 4:
             break
+    figures = dict(
+        re.findall(r"^(fedrelay_\w+) (\S+)$", text_of(f"{status.removesuffix('/status')}/metrics"), re.MULTILINE)
+    )
+    assert figures["fedrelay_clients"] == "4"
+    assert float(figures["fedrelay_lost_total"]) >= 1
     server.kill(signal.SIGTERM)
     assert server.wait() == 130
     assert "stopped; the run is safe" in server.said
@@ -253,10 +280,19 @@ def test_a_run_of_real_clients_is_gone_on_with_by_serve_only(tmp_path, capsys):
         (["serve", "FILE", "--clients", "a,b,c,d", "--listen", "192.0.2.1:1", "--plain-text"], "cannot listen on"),
         (["serve", "FILE", "--keys", "nowhere"], "is missing: expected a folder that `fedrelay keys make`"),
         (["serve", "FILE", "--clients", "a", "--grace", "-1"], "grace must be at least 0"),
-        (["join", "--server", "127.0.0.1:1"], "who is this client?"),
-        (["join", "--server", "relay.example:1", "--name", "a"], "is another machine: --keys DIR is needed"),
-        (["join", "--server", "127.0.0.1:1", "--keys", "nowhere"], "is missing: expected a folder"),
-        (["join", "--server", "127.0.0.1:1", "--name", "a", "--policy", "nowhere"], "there is no file"),
+        (["join", "--data", "experiment", "--server", "127.0.0.1:1"], "who is this client?"),
+        (
+            ["join", "--data", "experiment", "--server", "relay.example:1", "--name", "a"],
+            "is another machine: --keys DIR is needed",
+        ),
+        (
+            ["join", "--data", "experiment", "--server", "127.0.0.1:1", "--keys", "nowhere"],
+            "is missing: expected a folder",
+        ),
+        (
+            ["join", "--data", "experiment", "--server", "127.0.0.1:1", "--name", "a", "--policy", "nowhere"],
+            "there is no file",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anybody_is_waited_for(words, says, tmp_path, capsys, monkeypatch):
@@ -267,6 +303,35 @@ def test_what_cannot_be_is_refused_before_anybody_is_waited_for(words, says, tmp
         ended = faults.once(lambda: main([str(path) if word == "FILE" else word for word in words]))
     assert ended.code == 2, ended.said
     assert says in " ".join(ended.said.split())
+
+
+def asked(address: str) -> dict:
+    return json.loads(text_of(address))
+
+
+def text_of(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return answer.read().decode()
+
+
+def test_a_dry_run_says_what_it_has_found_and_leaves_nothing(tmp_path):
+    path = written(tmp_path, "fedavg")
+    words = [
+        "serve",
+        str(path),
+        "--listen",
+        "127.0.0.1:0",
+        "--clients",
+        ",".join(NAMES),
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    ended = faults.once(lambda: main([*words, "--dry-run"]))
+    assert ended.code == 0, ended.said
+    assert "configuration: fedavg, 1,210 numbers a model" in ended.said
+    assert "keys: none, so everything is sent in plain text" in ended.said
+    assert "is free" in ended.said
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_port_in_use_is_refused(site):

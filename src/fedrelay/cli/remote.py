@@ -21,6 +21,7 @@ from fedrelay.report.progress import follow
 OUT = Console()
 ERR = Console(stderr=True)
 LOG = logging.getLogger("fedrelay")
+EXPERIMENT = "experiment"
 LISTEN = "127.0.0.1:8470"
 
 
@@ -37,10 +38,14 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", default="", metavar="NAME,NAME", help=text)
     text = "clients bring their own data (join --data), which is read as [data] says"
     parser.add_argument("--own-data", action="store_true", help=text)
-    text = "a table or arrays (.npz) to test on, where clients bring theirs"
-    parser.add_argument("--test", type=Path, metavar="FILE", help=text)
+    text = "a table, a folder or arrays (.npz) to test on, where clients bring theirs"
+    parser.add_argument("--test", type=Path, metavar="PATH", help=text)
     parser.add_argument("--plain-text", action="store_true", help="without keys, although others can listen in")
     _add_patience(parser)
+    text = "answer /health, /status and /metrics (Prometheus) on this port of 127.0.0.1 (0: any that is free)"
+    parser.add_argument("--status", type=int, metavar="PORT", help=text)
+    text = "only check configuration, keys, port and disk, and say what was found"
+    parser.add_argument("--dry-run", action="store_true", help=text)
     text = "the longest message of a client (default: 64, and as much as 16 models)"
     parser.add_argument("--largest", type=float, metavar="MB", help=text)
     cli_data.add_folder(parser)
@@ -65,9 +70,9 @@ def _add_patience(parser: argparse.ArgumentParser) -> None:
 def add_join(parser: argparse.ArgumentParser) -> None:
     """The options of `fedrelay join`."""
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="where the server listens")
-    text = "what it brings: a table (.csv, .tsv, .parquet), arrays (.npz with x and y), or module:function (default: "
-    text += "its part of the data set that the experiment names)"
-    parser.add_argument("--data", metavar="WHAT", help=text)
+    text = "what it brings: a table (.csv, .tsv, .parquet), a folder of pictures, arrays (.npz with x and y), or "
+    text += f"module:function; or {EXPERIMENT}: its part of the data set that the server names, for rehearsals"
+    parser.add_argument("--data", required=True, metavar="WHAT", help=text)
     parser.add_argument("--keys", type=Path, metavar="DIR", help="its keys, as `fedrelay keys` has made them")
     parser.add_argument("--name", default="", help="what this client is called, where it has no keys")
     parser.add_argument("--plain-text", action="store_true", help="without keys, although others can listen in")
@@ -144,6 +149,7 @@ def run_serve(options: argparse.Namespace) -> int:
     logged()
     with extra():
         from fedrelay.remote.serve import Place, Server, Serving
+        from fedrelay.remote.status import StatusPage
     place = Place(
         options.listen,
         listed(options.clients),
@@ -161,9 +167,16 @@ def run_serve(options: argparse.Namespace) -> int:
         data_dir=options.data_dir,
         patience=Patience(**patience),
     )
-    server, ended = Server(serving, place), False
+    server, ended, status = Server(serving, place), False, None
     try:
+        if options.dry_run:
+            for line in server.check():
+                OUT.print(line, soft_wrap=True, highlight=False, markup=False)
+            return 0
         recorder = server.open()
+        if options.status is not None:
+            status = StatusPage(options.status, server.engine)
+            LOG.info("status on http://127.0.0.1:%d/status", status.port)
         try:
             follow(recorder, ERR)
             ended = True
@@ -173,6 +186,8 @@ def run_serve(options: argparse.Namespace) -> int:
             return 130
     finally:
         server.close(ended=ended)
+        if status is not None:
+            status.close()
     OUT.print(report.table([report.load(recorder.path)]))
     OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)
     return 0
@@ -190,7 +205,7 @@ def run_join(options: argparse.Namespace) -> int:
         name=options.name,
         keys=options.keys,
         plain_text=options.plain_text,
-        bringing=None if options.data is None else Bringing(options.data),
+        bringing=None if options.data == EXPERIMENT else Bringing(options.data),
         policy=Policy() if options.policy is None else Policy.read(options.policy),
         data_dir=options.data_dir,
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedrelay.data.own.arrays import Pair
 from fedrelay.data.own.brought import ArraysBrought, Brought, TableBrought
+from fedrelay.data.own.brought_pictures import PicturesBrought
 from fedrelay.data.tables.reading import SUFFIXES
 from fedrelay.errors import BadInput
 
@@ -22,8 +23,8 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Bringing:
-    """What `--data` says: the file of a table (.csv, .tsv, .parquet), arrays (.npz with x and y), or module:function,
-    which returns a pair of arrays (inputs, targets) or a frame."""
+    """What `--data` says: the file of a table (.csv, .tsv, .parquet), a folder of pictures <class>/<image>, arrays
+    (.npz with x and y), or module:function, which returns a pair of arrays (inputs, targets) or a frame."""
 
     what: str
 
@@ -33,10 +34,10 @@ class Bringing:
             found = called(self.what)
             return ArraysBrought(name, found) if isinstance(found, tuple) else TableBrought.read(found, name, data)
         path = Path(self.what).expanduser()
+        if path.is_dir():
+            return PicturesBrought.read(path, name, data)
         if not path.is_file():
-            raise BadInput(
-                f"--data {self.what:.200}: expected a file of a table or of arrays (.npz), or module:function"
-            )
+            raise BadInput(f"--data {self.what:.200}: expected a table, a folder, arrays (.npz), or module:function")
         if path.suffix == ".npz":
             return ArraysBrought(name, arrays_in(path))
         if path.name.lower().endswith(SUFFIXES):

@@ -146,7 +146,7 @@ class Reception:
             if self._own and data.get("kind") == EXPERIMENT:
                 raise Refused("the server has no data for its clients: say with --data what this client brings")
             if not self._own and data.get("kind") != EXPERIMENT:
-                raise Refused("the clients of this run take their part of the experiment's data set: leave --data out")
+                raise Refused("the clients of this run take their part of the experiment's data set: --data experiment")
             if self._own:
                 with suppress(BadInput):  # alone it may be too little to agree on
                     agree({self.names[number]: data}, self._data)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -36,6 +37,8 @@ LOG = logging.getLogger("fedrelay")
 
 MEGABYTE = 1 << 20
 GLANCE = 0.2
+HOPS = "hops.jsonl"
+"""What every visit took: seconds from request to answer, of that at work, and bytes."""
 AGREED = "agreed"
 """Where [data] keeps what clients have agreed on, as JSON: a run that goes on needs it."""
 TOLD = ("seed", "rounds", "data", "model", "local", "algorithm", "task", "packages")
@@ -120,6 +123,7 @@ class Server:
         self.wire = GrpcWire(place.listen, credentials=secrets)
         self.data = dict(config.section_of(serving.tables, "data"))
         known = None if place.keys is None else partial(keys.why_not, place.keys)
+        self.engine: Remote
         self.reception = Reception(self.names, self.data, own=serving.own_data, known=known)
 
     def build(self, federation: Federation | None = None) -> Experiment:
@@ -131,7 +135,7 @@ class Server:
         self, algorithm: Algorithm, federation: Federation, task: Task, seed: int
     ) -> tuple[Engine, dict[str, Any]]:
         check_fits(algorithm, federation, self.names)
-        engine = Remote(
+        self.engine = Remote(
             self.wire,
             task,
             seed,
@@ -141,7 +145,7 @@ class Server:
             prepared=federation.source.prepared,
             patience=self.serving.patience,
         )
-        return engine, {"name": REMOTE, "clients": list(self.names)}
+        return self.engine, {"name": REMOTE, "clients": list(self.names)}
 
     def open(self) -> Recorder:
         """Listen, agree with the clients on their data if it is theirs, and let them in: the run, ready to go."""
@@ -152,11 +156,31 @@ class Server:
         if ours is None:
             ours, agreed = self._agree()
         recorder = ours.record(self.serving.out, resume=self.serving.resume)
+        self.engine.log = recorder.path / HOPS
         layout = ours.task.layout
         self.wire.largest = largest(self.place, layout.size)
         sizes = None if self.serving.own_data else ours.federation.sizes
         self.wire.offer(offer_of(ours, recorder.path, agreed), Expected(layout.size, layout.trainable, sizes))
         return recorder
+
+    def check(self) -> list[str]:
+        """Try what can be tried without a client, and say what was found: configuration, keys, port and disk."""
+        found = []
+        if self.serving.own_data:
+            found.append("configuration: clients bring the data, so it is built when they have come")
+        else:
+            ours = self.build()
+            folder = ours.record(self.serving.out, resume=self.serving.resume).path
+            found.append(f"configuration: {ours.name}, {ours.task.layout.size:,} numbers a model, into {folder}")
+            found.append(room_for(folder, ours.task.layout.size * 4 * max(len(self.names), 4)))
+        if self.place.keys is not None:
+            hosts, until = keys.server_facts(self.place.keys)
+            found.append(f"keys: for {', '.join(hosts)}, until {until:%Y-%m-%d}")
+        else:
+            found.append("keys: none, so everything is sent in plain text")
+        self.wire.open(self.reception)
+        found.append(f"port: {host_of(self.place.listen)}:{self.wire.port} is free")
+        return [*found, f"clients: {', '.join(self.names)}"]
 
     def close(self, *, ended: bool) -> None:
         """Stop; if the run has ended, the clients are let go."""
@@ -197,6 +221,17 @@ class Server:
                 said = found
             time.sleep(GLANCE)
         return {self.names[number]: tree for number, tree in sorted(self.reception.descriptions.items())}
+
+
+def room_for(folder: Path, size: int) -> str:
+    """Refuse a disk that has no room for checkpoints."""
+    there = next(part for part in (folder, *folder.absolute().parents) if part.exists())
+    free = shutil.disk_usage(there).free
+    if free < size:
+        raise BadInput(
+            f"{there} has {free / MEGABYTE:,.0f} MB left, a checkpoint may need {size / MEGABYTE:,.0f}: make room"
+        )
+    return f"disk: {free / MEGABYTE:,.0f} MB are left, a checkpoint needs at most {size / MEGABYTE:,.1f}"
 
 
 def config_in(folder: Path | None) -> Mapping[str, Any]:

@@ -6,11 +6,10 @@ kind. From all of them the server makes an agreement, which is plain data: with 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from fedrelay.data.augment import Normalise
 from fedrelay.data.examples import Examples
 from fedrelay.data.federation import Federation, Sent, Source
 from fedrelay.data.own.arrays import Pair, from_arrays
+from fedrelay.data.own.brought_pictures import FOLDER, agreed_on_pictures, stands_for_pictures
 from fedrelay.data.own.tables import Options, Wanted, counted, prepared_by, test_part
 from fedrelay.data.partitions.basic import Natural
 from fedrelay.data.survey import exchanged, survey
@@ -32,14 +32,12 @@ from fedrelay.types import Tree
 TABLE, ARRAYS = "table", "arrays"
 
 
-class Brought(ABC):
+class Brought(Protocol):
     """A client's own data, before it is known how all clients prepare theirs."""
 
-    @abstractmethod
     def told(self) -> Tree:
         """All that is told of it, in plain data."""
 
-    @abstractmethod
     def prepared(self, agreed: Tree, /) -> Source:
         """The examples to train on, prepared as was agreed on."""
 
@@ -66,7 +64,7 @@ def wanted_of(data: Mapping[str, Any]) -> tuple[Wanted, Options]:
 
 
 @dataclass(frozen=True)
-class TableBrought(Brought):
+class TableBrought:
     """The table of one client."""
 
     table: Table
@@ -110,7 +108,7 @@ def agreed_on_tables(told: Mapping[str, Tree], data: Mapping[str, Any]) -> Tree:
 
 
 @dataclass(frozen=True)
-class ArraysBrought(Brought):
+class ArraysBrought:
     """The inputs and targets of one client."""
 
     name: str
@@ -171,21 +169,23 @@ def agree(told: Mapping[str, Tree], data: Mapping[str, Any]) -> Tree:
     kinds = {name: tree.get("kind") for name, tree in told.items()}
     if len(set(kinds.values())) != 1:
         found = ", ".join(f"{name} {kind}" for name, kind in list(kinds.items())[:10])
-        raise BadInput(f"clients bring different kinds of data ({found}): all tables, or all arrays")
+        raise BadInput(f"clients bring different kinds of data ({found}): all tables, all folders, or all arrays")
     return AGREEMENTS[next(iter(kinds.values())) or ""](told, data)
 
 
-AGREEMENTS = {TABLE: agreed_on_tables, ARRAYS: agreed_on_arrays}
+AGREEMENTS = {TABLE: agreed_on_tables, ARRAYS: agreed_on_arrays, FOLDER: agreed_on_pictures}
 
 
 def standing_in(
     names: Sequence[str], sizes: Sequence[int], agreed: Tree, data: Mapping[str, Any], *, test: Any = None
 ) -> Federation:
     """The federation as the server sees it: how many examples every client has, and what they are like; none of them.
-    `test` is a table, or a pair of arrays, of the server's own."""
+    `test` is a table, a folder or a pair of arrays, of the server's own."""
     owners = np.repeat(np.arange(len(names)), sizes)
     if agreed["kind"] == TABLE:
         source = _stands_for_tables(agreed, data, len(owners), test)
+    elif agreed["kind"] == FOLDER:
+        source = stands_for_pictures(agreed, data, len(owners), test)
     else:
         source = _stands_for_arrays(agreed, len(owners), test)
     return Federation.split(replace(source, owners=owners, owner_names=tuple(names), elsewhere=True), Natural())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import secrets
@@ -9,14 +10,16 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from fedrelay import files
 from fedrelay.data.federation import Sent
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, operator_threads
-from fedrelay.engines.remote.messages import Held
-from fedrelay.engines.remote.relaying import Relaying
+from fedrelay.engines.remote.messages import Held, Hop, Totals
+from fedrelay.engines.remote.relaying import Pending, Relaying
 from fedrelay.engines.remote.wire import Came, Event, Gone, Wire
-from fedrelay.errors import BadInput, within
+from fedrelay.errors import BadInput, say_once, within
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
@@ -108,14 +111,23 @@ class Remote(Engine):
         """Clients that have not answered in time and may still be at work, with the ticket."""
         self.held: dict[int, Held] = {}
         """What need not be sent to a client again."""
+        self.pending: Mapping[int, Pending] = {}
+        """The visits that are under way, by client."""
+        self.hops: list[Hop] = []
+        """Those of this round that are done."""
+        self.totals = Totals()
+        self.log: Path | None = None
+        """Where the hops of every round are added, one a line."""
         self._works, self._names = works, tuple(names)
         self._underway: Underway | None = None
         self._asked = 0
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self.memory.discard()
+        self.hops.clear()
         early = self._gather(round)
         relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
+        self.pending = relaying.pending
         with operator_threads(1):
             ready = relaying.begin(early)
         while True:
@@ -148,9 +160,11 @@ class Remote(Engine):
                 self.late.pop(event.client, None)
             if isinstance(event, Came):
                 self.there.add(event.client)
+                LOG.info("%s is there", self.called(event.client))
             elif isinstance(event, Gone):
                 self.there.discard(event.client)
                 self.absent[event.client] = time.monotonic()
+                LOG.warning("%s is lost: %s", self.called(event.client), event.reason)
         return events
 
     def _gather(self, round: int) -> list[Event]:
@@ -182,6 +196,14 @@ class Remote(Engine):
 
     def commit(self, round: int, /) -> None:
         self.memory.commit(round)
+        if self.log is not None:
+            lines = [json.dumps({**vars(hop), "name": self.called(hop.client)}) + "\n" for hop in self.hops]
+            try:
+                if not self.log.exists():
+                    files.write(self.log, b"", mode=files.PRIVATE)
+                files.append(self.log, "".join(lines).encode())
+            except OSError as error:  # a log is not worth a run
+                say_once(f"what hops take cannot be noted in {self.log} ({error.strerror or error})")
 
     def back_to(self, round: int, /) -> None:
         self.memory.back_to(round)

@@ -75,6 +75,40 @@ class Failed:
         return encode(vars(self) | {"is": "failed"})
 
 
+@dataclass(frozen=True)
+class Hop:
+    """What a visit took: from the request to the answer, of that at work; and bytes there and back."""
+
+    round: int
+    chain: int
+    hop: int
+    client: int
+    work: str
+    seconds: float
+    working: float
+    sent: int
+    received: int
+
+
+@dataclass
+class Totals:
+    """What all visits since the server has started took together, and how many were lost."""
+
+    count: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    working: float = 0.0
+    sent: int = 0
+    received: int = 0
+
+    def add(self, hop: Hop) -> None:
+        self.count += 1
+        self.seconds += hop.seconds
+        self.working += hop.working
+        self.sent += hop.sent
+        self.received += hop.received
+
+
 @dataclass
 class Held:
     """What is in a client's process since the last message: a model, and what the server shares."""

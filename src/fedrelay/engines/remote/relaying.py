@@ -16,7 +16,7 @@ import torch
 
 from fedrelay.engines.guard import spoiled
 from fedrelay.engines.relay import Context, Runner
-from fedrelay.engines.remote.messages import SAME, Done, Failed, Held, Request, answer_of, baton_of
+from fedrelay.engines.remote.messages import SAME, Done, Failed, Held, Hop, Request, answer_of, baton_of
 from fedrelay.engines.remote.trees import Malformed
 from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone
 from fedrelay.types import Baton, Chain, Drop, Outcome, Place, Report, Result, Tree
@@ -50,6 +50,8 @@ class Pending:
     """When it was asked, or lost."""
     asked: bool = False
     tries: int = 0
+    sent: int = 0
+    """Bytes."""
     reason: str = "is not there"
     """Why it is not asked."""
 
@@ -62,7 +64,7 @@ class Relaying:
         self._runners = [Runner(chain) for chain in chains]
         self._places: list[Place | None] = [context.place(chain, engine.seed) for chain in chains]
         self._hops = [0] * len(chains)
-        self._pending: dict[int, Pending] = {}  # by client: nobody is in two chains
+        self.pending: dict[int, Pending] = {}  # by client: nobody is in two chains
         self._found: dict[int, Outcome] = {}
         self._following = 0
 
@@ -107,9 +109,10 @@ class Relaying:
             if lost is None:
                 seconds = self._engine.deadlines.of(client, self._work)
                 memory, ticket, now = self._engine.memory.get(client), self._engine.ticket(), time.monotonic()
-                self._pending[client] = Pending(number, client, hop, ticket, memory, seconds, now)
-                self._ask(self._pending[client])
+                self.pending[client] = Pending(number, client, hop, ticket, memory, seconds, now)
+                self._ask(self.pending[client])
                 return
+            self._engine.totals.lost += 1
             runner.take(Drop(client, hop, lost), self._engine.memory, client=client, before={})
             self._hops[number] += 1
         self._found[number] = runner.outcome()
@@ -131,8 +134,9 @@ class Relaying:
         if pending.client not in engine.there:
             pending.asked, pending.since = False, engine.absent.get(pending.client, pending.since)
             return
-        pending.asked, pending.tries = True, pending.tries + 1
-        engine.wire.send(pending.client, self._request(pending).encoded())
+        message = self._request(pending).encoded()
+        pending.asked, pending.tries, pending.sent = True, pending.tries + 1, len(message)
+        engine.wire.send(pending.client, message)
 
     def _request(self, pending: Pending) -> Request:
         engine, context, baton = self._engine, self._context, self._runners[pending.chain].baton
@@ -166,7 +170,7 @@ class Relaying:
         if isinstance(event, Answered):
             self._answered(event)
             return
-        pending = self._pending.get(event.client)
+        pending = self.pending.get(event.client)
         if isinstance(event, Broken):
             if pending is not None:
                 self._end(pending, event.reason)
@@ -183,7 +187,7 @@ class Relaying:
 
     def _answered(self, event: Answered) -> None:
         """Go on with what a client says; one that nobody waits for any more is not listened to."""
-        engine, pending = self._engine, self._pending.get(event.client)
+        engine, pending = self._engine, self.pending.get(event.client)
         try:
             answer = answer_of(event.message)
         except Malformed as error:
@@ -199,9 +203,9 @@ class Relaying:
         if isinstance(answer, Failed):
             self._end(pending, answer.reason, forgotten=answer.forgotten)
         else:
-            self._done(pending, answer)
+            self._done(pending, answer, len(event.message))
 
-    def _done(self, pending: Pending, answer: Done) -> None:
+    def _done(self, pending: Pending, answer: Done, received: int) -> None:
         engine, baton, client = self._engine, self._runners[pending.chain].baton, pending.client
         seconds = time.monotonic() - pending.since
         try:
@@ -212,6 +216,9 @@ class Relaying:
         if after.params is not baton.params:
             engine.held.setdefault(client, Held()).params = after.params
         engine.deadlines.note(client, self._work, seconds)
+        where = (self._context.round, pending.chain, pending.hop, client, self._work)
+        engine.hops.append(Hop(*where, seconds, float(answer.seconds), pending.sent, received))
+        engine.totals.add(engine.hops[-1])
         memory = (
             {VERSION: f"{pending.ticket}-{self._context.round}-{pending.hop}"} if answer.changed else pending.memory
         )
@@ -237,7 +244,7 @@ class Relaying:
     def _give_up(self, now: float) -> None:
         """Whoever has had its time is lost."""
         patience = self._engine.patience
-        for pending in list(self._pending.values()):
+        for pending in list(self.pending.values()):
             if not pending.asked and now >= pending.since + patience.grace:
                 self._end(pending, pending.reason)
             elif pending.asked and now > pending.since + pending.seconds:
@@ -248,11 +255,12 @@ class Relaying:
     def _rest(self) -> float:
         """Seconds until the next deadline."""
         now, grace = time.monotonic(), self._engine.patience.grace
-        ends = [one.since + (one.seconds if one.asked else grace) for one in self._pending.values()]
+        ends = [one.since + (one.seconds if one.asked else grace) for one in self.pending.values()]
         return min([GLANCE, *(max(end - now, 0.0) + 0.001 for end in ends)])
 
     def _end(self, pending: Pending, reason: str, *, forgotten: bool = False) -> None:
         """A client is lost from its chain."""
+        self._engine.totals.lost += 1
         self._engine.held.pop(pending.client, None)  # it may have a model that nobody has taken
         if forgotten:  # it begins with nothing the next time
             self._engine.memory.stage(pending.client, {})
@@ -262,7 +270,7 @@ class Relaying:
         """Go on with a chain after a visit, whatever came of it."""
         memory, number = self._engine.memory, pending.chain
         runner, place = self._runners[number], self._places[number]
-        del self._pending[pending.client]
+        del self.pending[pending.client]
         runner.take(result, memory, client=pending.client, before=pending.memory)
         self._hops[number] += 1
         if place is not None and runner.trained:
