@@ -52,12 +52,14 @@ def writing(path: Path, name: Callable[[], str] | None = None, *, mode: int = PU
     sweep(path.parent)
 
 
-def append(path: Path, content: bytes) -> None:
-    """Add to a file of our own, on disk when this returns; a link is refused, and nothing is made anew."""
+def append(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Add to a file of our own, on disk when this returns (unless it need not `sync`); a link is refused, and nothing
+    is made anew."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NO_LINKS), "ab") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
 
 
 def continued(path: Path) -> IO[bytes]:

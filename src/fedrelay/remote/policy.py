@@ -98,8 +98,9 @@ class SentLog:
         self._add(line | {"bytes": size})
 
     def _add(self, line: Mapping[str, Any]) -> None:
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        files.append(self._path, (json.dumps({"at": at, **line}, ensure_ascii=False) + "\n").encode())
+        text = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **line}, ensure_ascii=False)
+        # Not forced to the disk: a process that is killed loses nothing of it, and every visit would wait.
+        files.append(self._path, f"{text}\n".encode(), sync=False)
 
 
 def _shape(part: object) -> Any:

@@ -15,7 +15,8 @@ from fedrelay.data.augment import levelled
 from fedrelay.data.examples import Examples
 from fedrelay.data.federation import Source
 from fedrelay.data.sources.checks import wrong
-from fedrelay.data.sources.domains import DEEP_SCALE, SCALE, Tree
+from fedrelay.data.sources.domains import Tree
+from fedrelay.data.sources.images import DEEP_SCALE, SCALE
 from fedrelay.errors import BadInput, within
 from fedrelay.types import Tree as Told
 

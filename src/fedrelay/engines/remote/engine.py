@@ -201,7 +201,7 @@ class Remote(Engine):
             try:
                 if not self.log.exists():
                     files.write(self.log, b"", mode=files.PRIVATE)
-                files.append(self.log, "".join(lines).encode())
+                files.append(self.log, "".join(lines).encode(), sync=False)
             except OSError as error:  # a log is not worth a run
                 say_once(f"what hops take cannot be noted in {self.log} ({error.strerror or error})")
 
