@@ -1,0 +1,104 @@
+"""What items ask for is what configurations know: every run of every panel at every scale, without any data.
+
+With invented images in place of the paper's, one run of every data set is built for good, with the paper's networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrelay import config
+from fedrelay.config import schema
+from fedrelay.config.choices import CHOICES
+from fedrelay.config.experiment import NUMBERS, OPTIONAL, SECTIONS, named
+from fedrelay.config.federation import keys_of
+from fedrelay.config.local import build_local
+from fedrelay.config.method import build_method, usual_of
+from fedrelay.data import PARTITIONS
+from fedrelay.engines import ENGINES
+from fedrelay.models import MODELS
+from fedrelay.reproduce import library, scales
+from fedrelay.reproduce.item import SCALES, Item
+from fedrelay.runs.loop import check_rounds
+from fedrelay.runs.summary import Evaluate
+from fedrelay.studies import compare, groupings
+
+IMAGES = {
+    "cifar10": ([3, 32, 32], 10),
+    "cifar100": ([3, 32, 32], 100),
+    "mnist": ([1, 28, 28], 10),
+    "femnist": ([1, 28, 28], 62),
+    "pacs": ([3, 64, 64], 7),
+    "office-caltech-10": ([3, 64, 64], 10),
+    "tiny-imagenet": ([3, 64, 64], 200),
+}
+"""Shape and number of classes of the images that others take the place of."""
+
+
+def runs_of(item: Item, scale: str, panel: str) -> dict[str, Mapping[str, Any]]:
+    """The configurations that a panel asks for, by name; of formulas there are none."""
+    tables = scales.tables_of(item, scale, panel)
+    if item.study in ("compare", "features"):
+        whole = {key: value for key, value in tables.items() if key != "features"}
+        return {job.name: job.tables for job in compare.plan(whole, Path())[0]}
+    if item.study == "formulas":
+        return {}
+    if item.study == "groups":
+        groupings.read(tables["groups"], tables.get("algorithm", {}), exemplars=True)
+    rest = {key: value for key, value in tables.items() if key not in ("groups", "tune", "seeds")}
+    return {"": {"algorithm": {"name": "fedavg"}, **rest}}
+
+
+def without_weights(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with a probe that needs no file of weights."""
+    algorithm = config.section_of(tables, "algorithm")
+    traits = algorithm.get("traits")
+    if not isinstance(traits, dict) or not isinstance(traits.get("probe"), dict) or "weights" not in traits["probe"]:
+        return dict(tables)
+    return {**tables, "algorithm": {**algorithm, "traits": {**traits, "probe": "model"}}}
+
+
+def check(tables: Mapping[str, Any]) -> None:
+    """All that can be said against a configuration without its data."""
+    schema.check_keys(tables, (*NUMBERS, *SECTIONS, *OPTIONAL), "configuration")
+    part = {section: config.section_of(tables, section) for section in SECTIONS}
+    local, _ = build_local(part["local"], "[local]", CHOICES, usual_of(part["algorithm"])[0])
+    schema.build(Evaluate, part["evaluate"], "[evaluate]", CHOICES)
+    algorithm, _ = build_method(part["algorithm"], local)
+    check_rounds(algorithm, tables.get("rounds", algorithm.plan.rounds or 1))
+    schema.check_keys(part["data"], keys_of(part["data"]["name"]), "[data]")
+    if "partition" in part["data"]:
+        schema.build_named(PARTITIONS, part["data"]["partition"], "[data].partition", CHOICES)
+    named(MODELS, part["model"], "[model]", {})
+    schema.choose(ENGINES, part["engine"].get("name", "auto"), "[engine]")
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_every_run_of_an_item_is_one_that_configurations_know(name):
+    item = library.item_of(name)
+    for scale in SCALES:
+        for panel in scales.panels_of(item, scale):
+            for tables in runs_of(item, scale, panel).values():
+                check(without_weights(tables))
+
+
+def invented(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A few images of the same shape and classes, for a few clients."""
+    shape, classes = IMAGES[data["name"]]
+    few = {"examples": 2 * max(classes, 20), "test_examples": 2 * max(classes, 20)}
+    return {"name": "synthetic", "shape": shape, "classes": classes, "clients": 4, "exemplars": 1, **few}
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_a_run_of_every_data_set_can_be_built_at_the_papers_size(name):
+    item = library.item_of(name)
+    several = [runs_of(item, "paper", panel) for panel in scales.panels_of(item, "paper")]
+    images = {tables["data"]["name"]: tables for runs in several for tables in list(runs.values())[-1:]}
+    for tables in [images[data] for data in images if data in IMAGES]:
+        built = config.build({**without_weights(tables), "data": invented(tables["data"])})
+        assert built.tables["rounds"] == tables.get("rounds", built.tables["rounds"])
+        assert built.task.classes == IMAGES[tables["data"]["name"]][1]
