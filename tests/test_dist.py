@@ -66,6 +66,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(built, empty, tmp_path)
     assert alone(programs / "fedrelay", "--version", within=tmp_path) == f"fedrelay {fedrelay.__version__}\n"
     where = alone(programs / "python", "-c", "import fedrelay; print(fedrelay.__file__)", within=tmp_path)
     assert Path(where.strip()).is_relative_to(empty)
+    assert "fedseq/table2" in alone(programs / "fedrelay", "reproduce", within=tmp_path)  # its files come along
     printed = alone(programs / "python", "-c", SHORT_DEMO, within=tmp_path)
     assert all(method in printed for method in ("fedavg", "fedcyclic", "fedseq"))
     assert "<html" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")

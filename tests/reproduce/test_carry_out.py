@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from example_item import tables, written
 
 from fedrelay.cli import main
-from fedrelay.reproduce import carry_out, dry_run
+from fedrelay.reproduce import carry_out, dry_run, library
 from fedrelay.reproduce.reading import read
 from fedrelay.studies import compare
 
@@ -86,6 +87,26 @@ def test_missing_data_is_told_before_anything_runs(here, capsys):
     assert "mixed is left out" in (here / "out" / "table.md").read_text(encoding="utf-8")
     assert main(["reproduce", path, "--out", "other", "--only", "mixed"]) == 2
     assert not (here / "other").exists()
+
+
+def test_a_mistake_in_the_last_panel_does_not_wait_for_the_first(here, capsys):
+    content = tables()
+    content["panels"]["mixed"]["data"]["clients"] = 10_000  # more than there are digits
+    path = str(written(here, content))
+    assert main(["reproduce", path, "--out", "out"]) == 2
+    assert "mine, mixed: experiment, run 'FedAvg': [data]" in capsys.readouterr().err
+    assert not (here / "out").exists()
+    assert main(["reproduce", path, "--out", "out", "--only", "one class"]) == 0
+
+
+def test_what_cannot_be_run_of_a_paper_does_not_keep_the_rest_from_it(here, monkeypatch, capsys):
+    bad, good = tables(), tables()
+    bad["experiment"]["data"]["clients"] = 10_000
+    items = [replace(read(written(here, content)), name=f"x/{name}") for name, content in (("a", bad), ("b", good))]
+    monkeypatch.setattr(library, "wanted", lambda text: items)
+    assert main(["reproduce", "x", "--scale", "smoke", "--out", "out"]) == 2
+    assert "x/a, mixed: " in capsys.readouterr().err
+    assert (here / "out" / "x" / "b" / "smoke" / "table.md").is_file()
 
 
 def test_results_of_something_else_are_not_overwritten(here, capsys):

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
+from fedrelay.cli.words import FAILED, WRONG
 from fedrelay.console import PlainConsole
+from fedrelay.errors import BadInput
 from fedrelay.reproduce import carry_out, dry_run, library, markdown, scales
 from fedrelay.reproduce.item import SCALES, Item
 from fedrelay.reproduce.outcome import Outcome
@@ -47,14 +49,25 @@ def run(options: argparse.Namespace) -> int:
         for item in items:
             foretell(item, options, several=several)
         return 0
+    if not several:
+        return run_one(items[0], options, several=False)
+    codes = []
+    for item in items:  # what cannot be run does not keep the others from it
+        try:
+            codes.append(run_one(item, options, several=True))
+        except BadInput as error:
+            say(str(error))
+            codes.append(WRONG)
+    return max(codes)
+
+
+def run_one(item: Item, options: argparse.Namespace, *, several: bool) -> int:
+    """One item to its pages; 1 if some of its runs failed."""
     setting = Setting(ERR, options.jobs, options.data_dir, options.force)
-    code = 0
-    for item in items:
-        out, runs = folder_of(item.name, options, several=several), shared_folder(item, options, several=several)
-        done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say, runs=runs)
-        show(done, out)
-        code = 1 if done.failed else code
-    return code
+    out, runs = folder_of(item.name, options, several=several), shared_folder(item, options, several=several)
+    done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say, runs=runs)
+    show(done, out)
+    return FAILED if done.failed else 0
 
 
 def foretell(item: Item, options: argparse.Namespace, *, several: bool) -> None:

@@ -111,6 +111,7 @@ def carry_out(
         say(text)
     if not todo:
         raise BadInput(f"{item.name} cannot run here: {absent[0]}")
+    check(item, todo, setting.data_dir)
     begun = ((runs or out) / REPRODUCED).is_file()
     for home, owner in homes.items():
         claim(home, REPRODUCED, partial(is_of, owner, scale), force=setting.force)
@@ -125,6 +126,16 @@ def carry_out(
     finally:
         done = write_all(homes, scale, absent, failed)
     return done
+
+
+def check(item: Item, todo: Iterable[Planned], data_dir: Path | None) -> None:
+    """A mistake in the last panel, or too little data for it, must not wait for the first to end."""
+    for one in todo:
+        try:
+            item.kind.check(one.wanted, data_dir)
+        except BadInput as error:
+            told = f"{item.name}{f', {one.name}' if one.name else ''}: {error}"
+            raise BadInput(told + ("; --only runs the other panels" if one.name else "")) from error
 
 
 def is_of(item: Item, scale: str, found: Any) -> bool:

@@ -117,4 +117,9 @@ def names(tables: Tables) -> list[str]:
     return runs_study.run_names(tables)
 
 
-FEATURES = Study(names, runs_study.chosen_runs, carried_out, gathered)
+def check(tables: Tables, data_dir: Path | None) -> None:
+    options_of(tables)
+    runs_study.check(runs_alone(tables), data_dir)
+
+
+FEATURES = Study(names, runs_study.chosen_runs, carried_out, gathered, check)

@@ -54,4 +54,8 @@ def nothing_to_do(tables: Tables, folder: Path, name: str, setting: Setting) -> 
     return []
 
 
-FORMULAS = Study(names, chosen, nothing_to_do, reckoned)
+def check(tables: Tables, data_dir: Path | None) -> None:
+    reckoned(tables, Path())
+
+
+FORMULAS = Study(names, chosen, nothing_to_do, reckoned, check)

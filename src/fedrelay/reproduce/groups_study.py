@@ -85,5 +85,11 @@ def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
     return {ALONE: clients, **made, **alone}
 
 
+def check(tables: Tables, data_dir: Path | None) -> None:
+    grouping_names(tables)
+    rest = {key: value for key, value in tables.items() if key not in ("groups", "seeds")}
+    config.build({**rest, "algorithm": {"name": "fedavg"}}, data_dir)
+
+
 # Describing the clients, which takes the time, is the same for all rows.
-GROUPS = Study(grouping_names, all_rows, grouped, groupings_there)
+GROUPS = Study(grouping_names, all_rows, grouped, groupings_there, check)

@@ -49,4 +49,13 @@ def runs_there(tables: Tables, folder: Path) -> Finished:
     return Finished({name: tuple(report.load(job.folder) for job in begun if job.name == name) for name in names})
 
 
-COMPARE = Study(run_names, chosen_runs, compared, runs_there)
+def check(tables: Tables, data_dir: Path | None) -> None:
+    """Every run is built once, with its first seed."""
+    jobs, _ = compare.plan(tables, Path())
+    seed = jobs[0].seed
+    for job in [job for job in jobs if job.seed == seed]:
+        with compare.told_of("experiment", job):
+            config.build(job.tables, data_dir)
+
+
+COMPARE = Study(run_names, chosen_runs, compared, runs_there, check)

@@ -26,6 +26,10 @@ class Setting:
     """Whether results of fewer or other rows in the folder of a panel are ours to replace."""
 
 
+def unchecked(tables: Tables, data_dir: Path | None) -> None:
+    """There is nothing to refuse before it is done."""
+
+
 @dataclass(frozen=True)
 class Study:
     """One kind of study."""
@@ -38,6 +42,8 @@ class Study:
     """Do what is not done yet, in this folder and by this name; what failed, in words."""
     gather: Callable[[Tables, Path], Finished]
     """What is there of it."""
+    check: Callable[[Tables, Path | None], None] = unchecked
+    """Refuse what cannot be built of these tables, with data from this folder; nothing is run."""
 
 
 def seeds_of(tables: Tables) -> list[int]:

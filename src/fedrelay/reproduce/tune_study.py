@@ -80,4 +80,9 @@ def gathered(tables: Tables, folder: Path) -> Finished:
     return Finished(figures=rows)
 
 
-TUNE = Study(names, all_rows, swept, gathered)
+def check(tables: Tables, data_dir: Path | None) -> None:
+    asked(tables)
+    config.build({key: value for key, value in tables.items() if key not in ("tune", "seeds")}, data_dir)
+
+
+TUNE = Study(names, all_rows, swept, gathered, check)
