@@ -10,8 +10,8 @@ import pytest
 
 from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
+from fedrelay.reproduce.one_shot_page import PANELS, PARTS, found, printed, renewed
 from fedrelay.studies import compare
-from fedrelay.studies.one_shot_page import PAPER, PARTS, found, renewed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "one-shot.md"
@@ -37,7 +37,7 @@ def study(folder: Path, **accuracies: tuple[float, ...]) -> Path:
 
 def test_the_formulas_of_the_document_are_up_to_date():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert renewed(text) == text, "run: python -m fedrelay.studies.one_shot_page docs/one-shot.md"
+    assert renewed(text) == text, "run: python -m fedrelay.reproduce.one_shot_page docs/one-shot.md"
     assert "| 415.8 |" in text  # FedELMY 2024, Fig. 5
 
 
@@ -75,13 +75,13 @@ def test_a_document_without_a_place_is_refused():
         renewed("nothing")
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", PANELS)
 def test_the_study_has_every_method_and_equal_computation(name):
     path = ROOT / "experiments" / f"{name}.toml"
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     jobs, _ = compare.plan(config.read(path), Path("out"), [])
     by_name = {job.name: job.tables for job in jobs}
-    assert {*PAPER[name], *PARTS, "maecho", "fedavg, one shot"} == set(by_name)
+    assert {*printed(name), *PARTS, "maecho", "fedavg, one shot"} == set(by_name)
     assert len(jobs) == 3 * len(by_name)
     total = tables["local"]["epochs"]
     for run, one in by_name.items():

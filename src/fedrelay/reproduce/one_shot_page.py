@@ -1,7 +1,7 @@
 """The tables of docs/one-shot.md: what one pass sends, by formulas, and what the studies of it have found.
 
-`python -m fedrelay.studies.one_shot_page docs/one-shot.md` renews the formulas; with a folder of finished studies after
-it (`runs`), also the results of those that are there. What is not there is left as it is.
+`python -m fedrelay.reproduce.one_shot_page docs/one-shot.md` renews the formulas; with a folder of finished studies
+after it (`runs`), also the results of those that are there. What is not there is left as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay.errors import BadInput
+from fedrelay.reproduce import library
 from fedrelay.runs.one_pass import PASSES
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.over_seeds import mean_and_deviation
@@ -22,37 +23,24 @@ from fedrelay.studies.over_seeds import mean_and_deviation
 PAPER_MODEL, CNN = 46.2e6, 4 * 319_242
 """The size of a model in FedELMY's Fig. 5, and that of its CNN for CIFAR-10, in bytes."""
 CLIENTS = 10
-PAPER: dict[str, dict[str, float]] = {
-    "one_shot_cifar10": {
-        "dfedavgm": 15.08,
-        "dfedsam": 13.25,
-        "fedov": 53.49,
-        "dense": 61.42,
-        "metafed": 56.11,
-        "sequential": 66.08,
-        "fedelmy": 69.49,
-    },
-    "one_shot_pacs": {
-        "dfedavgm": 20.56,
-        "dfedsam": 15.79,
-        "fedov": 12.17,
-        "dense": 27.16,
-        "metafed": 28.46,
-        "sequential": 38.36,
-        "fedelmy": 39.89,
-    },
-    "one_shot_office": {
-        "dfedavgm": 22.84,
-        "dfedsam": 9.20,
-        "fedov": 22.65,
-        "dense": 34.88,
-        "metafed": 29.99,
-        "sequential": 38.22,
-        "fedelmy": 39.77,
-    },
+TABLE = "fedelmy/table7"
+"""The table of the paper whose networks the studies have."""
+PANELS = {"one_shot_cifar10": "CIFAR-10", "one_shot_pacs": "PACS", "one_shot_office": "Office-Caltech-10"}
+"""The panel of that table for every study."""
+ROWS = {"sequential": "FedSeq", "dense": "DENSE", "fedov": "FedOV", "metafed": "MetaFed", "fedelmy": "FedELMY"} | {
+    "dfedavgm": "DFedAvgM",
+    "dfedsam": "DFedSAM",
 }
-"""Accuracy of the paper's CNN after 200 epochs, in percent, by study and run (FedELMY 2024, Table 7)."""
+"""What the paper calls runs of the studies."""
 PARTS = {"fedelmy, pool alone": "the pool alone", "fedelmy, pool and d1": "with d1", "fedelmy, pool and d2": "with d2"}
+
+
+def printed(study: str) -> dict[str, float]:
+    """Accuracy of the paper's CNN after 200 epochs, in percent, by run (FedELMY 2024, Table 7)."""
+    (item,) = library.wanted(TABLE)
+    rows = item.printed[PANELS[study]]
+    values = {run: rows[row]["accuracy"].value for run, row in ROWS.items()}
+    return {run: value for run, value in values.items() if value is not None}
 
 
 def traffic() -> str:
@@ -83,10 +71,10 @@ def found(name: str, folder: Path) -> str | None:
         return None
     runs = json.loads(path.read_text(encoding="utf-8"))
     values = {run["name"]: [one["mean"] for one in run["summaries"] if one["mean"] is not None] for run in runs}
-    rows = []
+    rows, theirs = [], printed(name)
     for run in runs:
         mine, summaries = values[run["name"]], run["summaries"]
-        paper = PAPER[name].get(run["name"])
+        paper = theirs.get(run["name"])
         rows.append(
             [
                 f"`{run['name']}`",
@@ -109,9 +97,10 @@ def of(summaries: Sequence[Mapping[str, Any]], what: str, unit: float, form: str
 def said(name: str, values: Mapping[str, Sequence[float]]) -> list[str]:
     """The order of the methods, here and in the paper, and what the parts of FedELMY add: reckoned from the table."""
     means = {run: statistics.fmean(mine) for run, mine in values.items() if mine}
-    both = [run for run in PAPER[name] if run in means]
+    theirs = printed(name)
+    both = [run for run in theirs if run in means]
     here = sorted(both, key=lambda run: -means[run])
-    paper = sorted(both, key=lambda run: -PAPER[name][run])
+    paper = sorted(both, key=lambda run: -theirs[run])
     other = "The paper's is the same." if here == paper else f"In the paper: {' > '.join(paper)}."
     found = [f"Order here: {' > '.join(here)}. {other}"]
     if {"sequential", "fedelmy", *PARTS} <= set(means):
@@ -131,10 +120,10 @@ def by_client(path: Path) -> list[str]:
 def renewed(text: str, folder: Path | None = None) -> str:
     """The document with every `<!-- NAME -->` … `<!-- end -->` filled anew, as far as there is something to fill in."""
     content = {"traffic": traffic()}
-    for name in PAPER:
+    for name in PANELS:
         results = None if folder is None else found(name, folder)
         content |= {} if results is None else {name: results}
-    for name in ("traffic", *PAPER):
+    for name in ("traffic", *PANELS):
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(text):
             raise BadInput(f"the document has no place for {name}: <!-- {name} --> … <!-- end -->")
