@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench attack check licences dist clean
+.PHONY: help setup demo test datasets bench attack soak check licences dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: setup .peers/ready ## measure speed beside other frameworks, into docs/pe
 MINUTES ?= 60
 attack: setup ## kills, full disks, damaged files and settings, for MINUTES=60, into docs/reliability.md (Linux)
 	$(BIN)/python attack/run.py --minutes $(MINUTES)
+
+soak: setup ## 200 rounds with real clients, in which they and their server are killed again and again (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 200
 
 check: setup ## format, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -71,9 +71,9 @@ class Machine:
         return int(self.until("listening on ").split(" for ")[0].rpartition(":")[2])
 
 
-def ticks(what: str) -> Iterator[None]:
+def ticks(what: str, patience: float = PATIENCE) -> Iterator[None]:
     """Look again and again, for a while."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while time.monotonic() < until:
         yield
         time.sleep(0.02)

@@ -132,6 +132,22 @@ def test_with_keys_those_who_are_known_take_part_and_nobody_else_does(site):
     assert twice.ended() is None or "another process takes part as 'east'" in twice.said
 
 
+def test_a_client_whose_key_is_revoked_is_cut_off_at_once(site):
+    path, folder = written(site.folder, "fedavg"), site.folder / "keys"
+    assert main(["keys", "make", str(folder), "--server", "localhost", "--clients", ",".join(NAMES)]) == 0
+    long = ("--set", "rounds=100000", "--set", "evaluate.every=100000")
+    server = served(site, path, "--keys", folder, "--grace", "0", *long)
+    words = ("join", "--server", f"localhost:{server.port}", "--data", "experiment")
+    kits = {name: ("--keys", folder / "clients" / name, "--home", site.folder / f"home-{name}") for name in NAMES}
+    clients = {name: site.start(*words, *kit, name=name) for name, kit in kits.items()}
+    until_round(server, site.folder / "run", 1)
+    assert main(["keys", "revoke", str(folder), "south"]) == 0
+    assert clients["south"].wait() == 2
+    assert "the key of south was revoked" in " ".join(clients["south"].said.split())
+    assert clients["east"].ended() is None
+    server.until("south is cut off: the key of south was revoked")
+
+
 def test_a_client_that_is_killed_is_named_in_the_record_and_used_again_when_it_is_back(site):
     path = written(site.folder, "fedseq", "groups = 2")
     folder = site.folder / "run"

@@ -9,17 +9,18 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from fedrelay import config, report
 from fedrelay.cli import data as cli_data
+from fedrelay.cli.words import shortened
+from fedrelay.console import PlainConsole
 from fedrelay.engines.remote import Patience
 from fedrelay.errors import BadInput
 from fedrelay.report.progress import follow
 
-OUT = Console()
-ERR = Console(stderr=True)
+OUT = PlainConsole()
+ERR = PlainConsole(stderr=True)
 LOG = logging.getLogger("fedrelay")
 EXPERIMENT = "experiment"
 LISTEN = "127.0.0.1:8470"
@@ -171,7 +172,7 @@ def run_serve(options: argparse.Namespace) -> int:
     try:
         if options.dry_run:
             for line in server.check():
-                OUT.print(line, soft_wrap=True, highlight=False, markup=False)
+                OUT.print(line, soft_wrap=True, highlight=False)
             return 0
         recorder = server.open()
         if options.status is not None:
@@ -213,11 +214,18 @@ def run_join(options: argparse.Namespace) -> int:
     return 0
 
 
+class PlainLines(logging.Formatter):
+    """Lines without what a terminal would obey: some of it was said by others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shortened(super().format(record))
+
+
 def logged() -> None:
     """What happens, on the stream of errors, with time and level."""
     if not LOG.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
         LOG.setLevel(logging.INFO)
 

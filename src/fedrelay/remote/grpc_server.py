@@ -28,6 +28,8 @@ ENDING = 5.0
 """Seconds in which clients are told that a run has ended."""
 DESCRIPTION = 1 << 25
 """Bytes that a client may send before it is let in."""
+AGAIN = 2.0
+"""Seconds after which the list of known clients is read again."""
 TWICE = 30.0
 """Seconds in which a client that was cut off without a word is noticed to have gone."""
 
@@ -38,6 +40,7 @@ class Connection:
 
     number: int
     instance: str
+    certificate: tuple[str, str] | None
     outbox: asyncio.Queue[bytes | bytearray | None] = field(default_factory=asyncio.Queue)
 
 
@@ -55,6 +58,7 @@ class GrpcWire(Wire):
         self._reception: Reception | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="fedrelay-wire", daemon=True)
         self._offered = asyncio.Event()
+        self._watch: asyncio.Future[None]
         self.port = 0
 
     def open(self, reception: Reception) -> None:
@@ -88,6 +92,7 @@ class GrpcWire(Wire):
                 "another with --listen"
             )
         await self._server.start()
+        self._watch = asyncio.ensure_future(self._let_go())
 
     # --- what the engine does
 
@@ -108,6 +113,7 @@ class GrpcWire(Wire):
     def close(self, *, ended: bool = True) -> None:
         """Stop listening. If the run has ended, clients are told so; else they wait for the server to come back."""
         if not self._thread.is_alive():
+            self._loop.close()
             return
         self._do(self._close(ended))
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -119,6 +125,7 @@ class GrpcWire(Wire):
             connection.outbox.put_nowait(encode({"is": "end", "reason": "the run has ended"}))
             connection.outbox.put_nowait(None)
         if self._server is not None and self.port:
+            self._watch.cancel()
             until = time.monotonic() + ENDING
             while ended and self._connections and time.monotonic() < until:
                 await asyncio.sleep(0.01)
@@ -167,7 +174,7 @@ class GrpcWire(Wire):
         await _write(context, encode(self._reception.prepared()))
         self._reception.admit(number, await self._said(context, assembler, welcome["name"]))
         self._check_alone(number, hello["instance"])
-        return Connection(number, hello["instance"]), hello["working"]
+        return Connection(number, hello["instance"], certificate_of(context)), hello["working"]
 
     async def _said(self, context: Any, assembler: Assembler, name: str) -> Any:
         """What a client says, if it does not decline."""
@@ -187,6 +194,18 @@ class GrpcWire(Wire):
                 "and a key of its own",
                 again=TWICE,
             )
+
+    async def _let_go(self) -> None:
+        """Cut off whoever may not take part any more: keys are revoked while a run goes on, too."""
+        assert self._reception is not None
+        while True:
+            await asyncio.sleep(AGAIN)
+            for connection in list(self._connections.values()):
+                reason = None if connection.certificate is None else self._reception.why_not(*connection.certificate)
+                if reason is not None:
+                    LOG.warning("%s is cut off: %s", self._reception.names[connection.number], reason)
+                    connection.outbox.put_nowait(encode(Refused(reason).tree()))
+                    connection.outbox.put_nowait(None)
 
     async def _send(self, context: Any, connection: Connection) -> None:
         while (message := await connection.outbox.get()) is not None:

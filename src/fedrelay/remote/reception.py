@@ -111,12 +111,18 @@ class Reception:
         number = self.names.index(name)
         return number, {"is": "welcome", "number": number, "name": name, "data": self._data, "own": self._own}
 
+    def why_not(self, name: str, pem: str) -> str | None:
+        """Why a client with this certificate may not take part (any more); None if it may."""
+        try:
+            return None if self._known is None else self._known(name, pem)
+        except (BadInput, OSError) as error:
+            return f"the server cannot read its list of clients ({error})"
+
     def _name(self, said: Mapping[str, Any], certificate: tuple[str, str] | None) -> str:
         name: str = said["name"] if certificate is None else certificate[0]
-        if self._known is not None and certificate is not None:
-            reason = self._known(*certificate)
-            if reason is not None:
-                raise Refused(reason)
+        reason = None if certificate is None else self.why_not(*certificate)
+        if reason is not None:
+            raise Refused(reason)
         if name not in self.names:
             raise Refused(
                 f"{name!r:.80} is no client of this run: the server knows {', '.join(self.names[:10])}"

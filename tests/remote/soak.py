@@ -1,0 +1,144 @@
+"""A run in which processes are killed again and again: what it ends with is the simulation's model, to the bit.
+
+python tests/remote/soak.py --rounds 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from machines import Machine, Site, ticks
+
+from fedrelay import config
+from fedrelay.cli.main import main as command
+
+NAMES = ("east", "north", "south", "west")
+SPARED = "west"
+"""This client is never killed, so that its memory and open files can be watched."""
+FILE = """
+rounds = ROUNDS
+checkpoint = 5
+seed = 1
+[data]
+name = "digits"
+clients = 4
+partition = { name = "dirichlet", alpha = 0.5 }
+[model]
+name = "mlp"
+hidden = [32]
+[algorithm]
+name = "fedseq+scaffold"
+groups = 2
+[local]
+lr = 0.05
+batch = 16
+[evaluate]
+every = 10
+"""
+
+
+@dataclass
+class Soaked:
+    """What came of it."""
+
+    same: bool
+    drops: int
+    kills: dict[str, int]
+    seconds: float
+    megabytes: list[float] = field(default_factory=list)
+    """Of the client that is never killed, over time."""
+    files: list[int] = field(default_factory=list)
+
+
+def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
+    """Kill a client or the server whenever `every` more rounds are done, and start it again."""
+    path, draw, began = folder / "soak.toml", random.Random(seed), time.monotonic()
+    path.write_text(FILE.replace("ROUNDS", str(rounds)), encoding="utf-8")
+    assert command(["keys", "make", str(folder / "keys"), "--server", "127.0.0.1", "--clients", ",".join(NAMES)]) == 0
+    site, soaked = Site(folder), Soaked(False, -1, dict.fromkeys((*NAMES, "server"), 0), 0.0)
+    try:
+        server = serving(site, path, "127.0.0.1:0")
+        port = server.port
+        clients = {name: joining(site, port, name) for name in NAMES}
+        following = every
+        for _ in ticks("the run did not end", patience=3600.0):
+            if server.ended() is not None:
+                break
+            if len(lines_of(folder / "run")) < following:
+                continue
+            following = len(lines_of(folder / "run")) + every
+            victim = draw.choice([*(name for name in NAMES if name != SPARED), "server"])
+            soaked.kills[victim] += 1
+            watch(clients[SPARED], soaked)
+            if victim == "server":
+                server.kill()
+                server.wait()
+                server = serving(site, path, f"127.0.0.1:{port}")
+            else:
+                clients[victim].kill()
+                clients[victim].wait()
+                clients[victim] = joining(site, port, victim)
+        assert server.wait() == 0, server.said
+        assert all(client.wait() == 0 for client in clients.values()), [client.said for client in clients.values()]
+    finally:
+        site.close()
+    recorder = config.build(config.read(path, ["engine.name=inline"])).record(folder / "simulated")
+    list(recorder.run())
+    found = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
+    soaked.same = found["params_sha256"] == recorder.summary().params_sha256
+    soaked.drops, soaked.seconds = found["drops"], time.monotonic() - began
+    return soaked
+
+
+def serving(site: Site, path: Path, listen: str) -> Machine:
+    keys, out = site.folder / "keys", site.folder / "run"
+    return site.start("serve", path, "--keys", keys, "--out", out, "--resume", "--grace", "600", "--listen", listen)
+
+
+def joining(site: Site, port: int, name: str) -> Machine:
+    words = ("--keys", site.folder / "keys" / "clients" / name, "--home", site.folder / f"home-{name}")
+    return site.start("join", "--server", f"127.0.0.1:{port}", "--data", "experiment", *words, name=name)
+
+
+def lines_of(folder: Path) -> list[str]:
+    path = folder / "rounds.jsonl"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def watch(machine: Machine, soaked: Soaked) -> None:
+    """Note the memory and the open files of a process, where the system tells."""
+    place = Path(f"/proc/{machine.pid}")
+    if place.exists():
+        status = (place / "status").read_text(encoding="utf-8")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        soaked.megabytes.append(int(line.split()[1]) / 1024)
+        soaked.files.append(len(list((place / "fd").iterdir())))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rounds", type=int, default=200)
+    options.add_argument("--every", type=int, default=3)
+    options.add_argument("--seed", type=int, default=0)
+    asked = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fedrelay-soak-") as folder:
+        found = soak(Path(folder), asked.rounds, every=asked.every, seed=asked.seed)
+    print(f"{asked.rounds} rounds in {found.seconds:.0f} s; killed: {found.kills}; clients dropped: {found.drops}")
+    if found.megabytes:
+        print(
+            f"a client's memory: {found.megabytes[0]:.0f} to {found.megabytes[-1]:.0f} MB; open files: "
+            f"{found.files[0]} to {found.files[-1]}"
+        )
+    print("the model is the simulation's, to the bit" if found.same else "THE MODEL IS ANOTHER THAN THE SIMULATION'S")
+    sys.exit(0 if found.same and not found.drops else 1)
+
+
+if __name__ == "__main__":
+    main()
