@@ -150,3 +150,9 @@ def test_results_are_read_back_as_they_were_written(tmp_path):
     outcome = outcome_of(item_with_figures(), "paper", found(), left_out=["y is left out"], failed=["B: too large"])
     (tmp_path / "results.json").write_bytes(dumped(outcome))
     assert read(tmp_path / "results.json") == outcome
+
+
+def test_rows_with_commas_in_their_names_are_told_apart():
+    places = (Place("p", "conf, greedy"), Place("p", "random"))
+    found = beside.Judged("it is so", "value", "held", places, ("1", "2"), ("–", "–"))
+    assert markdown.claim_cells(found)[2:] == ["value: conf, greedy; random", "1, 2", "–"]

@@ -109,8 +109,15 @@ CLAIM = ("claim", "here", "of", "ours", "the paper's")
 
 def claim_cells(claim: Judged) -> list[str]:
     """What is claimed, what became of it, and the numbers in the order of the rows that it is of."""
-    rows = ", ".join(place_text(claim, number) for number in range(len(claim.places)))
-    return [claim.text, verdict_text(claim), f"{claim.column}: {rows}", numbers(claim.ours), numbers(claim.paper)]
+    rows = [place_text(claim, number) for number in range(len(claim.places))]
+    between = "; " if any("," in row for row in rows) else ", "
+    return [
+        claim.text,
+        verdict_text(claim),
+        f"{claim.column}: {between.join(rows)}",
+        numbers(claim.ours),
+        numbers(claim.paper),
+    ]
 
 
 def place_text(claim: Judged, number: int) -> str:
