@@ -103,6 +103,7 @@ def squares(counts: Sequence[Sequence[int]], clients: Sequence[str], classes: Se
         "type": "heatmap",
         "z": [list(row) for row in zip(*counts, strict=True)],
         "zmin": 0,
+        "zmax": max(map(max, counts)),
         "colorscale": "Blues",
         "reversescale": True,
         "colorbar": {"thickness": 10},
