@@ -84,7 +84,7 @@ def inside(words: list[str], log: Path) -> NoReturn:
     """The child's whole life."""
     code = 70
     try:
-        place = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        place = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(place, number)
             setattr(sys, name, os.fdopen(number, "w", closefd=False, encoding="utf-8", buffering=1))
