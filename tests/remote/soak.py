@@ -86,7 +86,8 @@ def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
                 clients[victim].wait()
                 clients[victim] = joining(site, port, victim)
         assert server.wait() == 0, server.said
-        assert all(client.wait() == 0 for client in clients.values()), [client.said for client in clients.values()]
+        for client in clients.values():
+            end_of(client)
     finally:
         site.close()
     recorder = config.build(config.read(path, ["engine.name=inline"])).record(folder / "simulated")
@@ -95,6 +96,18 @@ def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
     soaked.same = found["params_sha256"] == recorder.summary().params_sha256
     soaked.drops, soaked.seconds = found["drops"], time.monotonic() - began
     return soaked
+
+
+def end_of(client: Machine, patience: float = 20.0) -> None:
+    """A client ends with the run; one that was away at that moment looks for the server for ever, and is ended."""
+    until = time.monotonic() + patience
+    while client.ended() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    if client.ended() is None:
+        assert client.said.rstrip().endswith("trying again"), client.said
+        client.kill()
+    else:
+        assert client.ended() == 0, client.said
 
 
 def serving(site: Site, path: Path, listen: str) -> Machine:

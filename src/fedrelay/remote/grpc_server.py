@@ -43,6 +43,10 @@ class Connection:
     certificate: tuple[str, str] | None
     outbox: asyncio.Queue[bytes | bytearray | None] = field(default_factory=asyncio.Queue)
 
+    def tell_the_end(self) -> None:
+        self.outbox.put_nowait(encode({"is": "end", "reason": "the run has ended"}))
+        self.outbox.put_nowait(None)
+
 
 class GrpcWire(Wire):
     """Listens on an address (port 0: any that is free). `credentials` are those of gRPC; None is plain text."""
@@ -58,6 +62,7 @@ class GrpcWire(Wire):
         self._reception: Reception | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="fedrelay-wire", daemon=True)
         self._offered = asyncio.Event()
+        self._coming, self._ended = 0, False
         self._watch: asyncio.Future[None]
         self.port = 0
 
@@ -121,13 +126,13 @@ class GrpcWire(Wire):
         self._loop.close()
 
     async def _close(self, ended: bool) -> None:
+        self._ended = ended
         for connection in list(self._connections.values()) if ended else ():
-            connection.outbox.put_nowait(encode({"is": "end", "reason": "the run has ended"}))
-            connection.outbox.put_nowait(None)
+            connection.tell_the_end()
         if self._server is not None and self.port:
             self._watch.cancel()
             until = time.monotonic() + ENDING
-            while ended and self._connections and time.monotonic() < until:
+            while ended and (self._connections or self._coming) and time.monotonic() < until:
                 await asyncio.sleep(0.01)
             await self._server.stop(0.2)
 
@@ -139,6 +144,7 @@ class GrpcWire(Wire):
     async def _join(self, _: Any, context: Any) -> None:
         """The life of a call."""
         assembler = Assembler(DESCRIPTION)
+        self._coming += 1
         try:
             connection, working = await self._let_in(context, assembler)
         except Refused as refusal:
@@ -148,7 +154,11 @@ class GrpcWire(Wire):
         except (TooLong, Malformed, TimeoutError, Left) as error:
             LOG.info("somebody came and was no client: %s", error)
             return
+        finally:
+            self._coming -= 1
         self._connections[connection.number] = connection
+        if self._ended:  # while it was let in
+            connection.tell_the_end()
         self._events.put(Came(connection.number, working))
         sender = asyncio.ensure_future(self._send(context, connection))
         reader = asyncio.ensure_future(self._read(context, connection, Assembler(self.largest)))
