@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedrelay.cli import main
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished
+from fedrelay.reproduce.finished import Finished, Reading
 from fedrelay.reproduce.measures import MEASURES
 from fedrelay.reproduce.reading import column_of
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.runs.summary import Evaluate, summarise
 
 FOUND = Finished(figures={"clients": ({"cpd": 0.5}, {"cpd": 0.4}), "groups": ({"cpd": 0.1}, {"cpd": None})})
+SENT = dict.fromkeys(("server_to_client", "client_to_server", "client_to_client"), 1)
 
 
 @pytest.mark.parametrize(("key", "value"), [("per", 0.2), ("less_than", 0.8), ("minus", -0.4)])
@@ -66,8 +69,33 @@ def test_the_estimated_time_to_communicate_is_proportional_to_the_share_of_group
 
 @pytest.mark.parametrize(("losses", "rise"), [((0.9, 0.5, 0.4), 0.0), ((0.9, 0.4, 0.6), 0.2), ((), None)])
 def test_a_loss_that_goes_up_after_its_least_has_risen(losses, rise):
-    sent = dict.fromkeys(("server_to_client", "client_to_server", "client_to_client"), 1)
-    logs = [RoundLog(n, 1, 1, 1, 1, 1.0, sent, sent, metrics={"loss": loss}) for n, loss in enumerate(losses, 1)]
+    logs = [RoundLog(n, 1, 1, 1, 1, 1.0, SENT, SENT, metrics={"loss": loss}) for n, loss in enumerate(losses, 1)]
     found = Finished(runs={"row": (Run("row", Path(), {}, logs, None),)})
     (reading,) = MEASURES["loss_rise"](tests=1)(found, "row")
     assert reading.value == (None if rise is None else pytest.approx(rise))
+
+
+@pytest.mark.parametrize(
+    ("what", "whole", "until"),
+    [("seconds", 100.0, 40.0), ("communication_share", 0.9, 0.8), ("traffic_bytes", 7.0, 3.0)],
+)
+def test_the_time_is_computing_and_communicating_together(what, whole, until):
+    reached = estimated({"computing_seconds": 10.0, "communication_seconds": 90.0, "traffic_bytes": 7.0}, "0.8")
+    (in_all,) = MEASURES["estimate"](what=what)(reached, "row")
+    (to_target,) = MEASURES["estimate"](what=what, share=0.8)(reached, "row")
+    assert (in_all.value, to_target.value) == (pytest.approx(whole), pytest.approx(until))
+
+
+def test_a_time_that_was_not_enough_lies_beyond_that_of_the_whole_run():
+    never = estimated({"computing_seconds": 10.0, "communication_seconds": 90.0}, "0.7")
+    assert MEASURES["estimate"](what="seconds", share=0.8)(never, "row") == [Reading(beyond=100.0)]
+    assert MEASURES["estimate"](what="communication_share", share=0.8)(never, "row") == [Reading()]
+
+
+def estimated(whole: dict[str, float], share: str) -> Finished:
+    """One run with these estimates, and others until a share was reached."""
+    logs = [RoundLog(1, 1, 1, 1, 1, 1.0, SENT, SENT, metrics={"accuracy": 0.5})]
+    plain = summarise("row", logs, Evaluate(), params_sha256="")
+    until = {"computing_seconds": 8.0, "communication_seconds": 32.0, "traffic_bytes": 3.0}
+    summary = replace(plain, estimates=whole, estimates_to={what: {share: value} for what, value in until.items()})
+    return Finished(runs={"row": (Run("row", Path(), {}, logs, summary),)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,10 +33,11 @@ class Messages:
 
 @dataclass(frozen=True)
 class Estimated:
-    """T_comp, T_comm or D_comm (FedGSP 2022, Eqs. 15-17) of a run that has ended: of all its rounds, or of those until
-    a `share` of the target was reached."""
+    """T_comp, T_comm or D_comm (FedGSP 2022, Eqs. 15-17) of a run that has ended, T_comp and T_comm together
+    (`seconds`), or the share of T_comm in them: of all its rounds, or of those until a `share` of the target was
+    reached."""
 
-    what: Literal["computing_seconds", "communication_seconds", "traffic_bytes"]
+    what: Literal["computing_seconds", "communication_seconds", "traffic_bytes", "seconds", "communication_share"]
     share: float | None = None
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
@@ -44,8 +46,23 @@ class Estimated:
     def of(self, run: Run) -> Reading:
         if run.summary is None:
             return Reading()
-        whole = run.summary.estimates.get(self.what)
+        whole = self.from_parts(run.summary.estimates)
         if self.share is None:
             return Reading(whole)
-        until = run.summary.estimates_to.get(self.what, {}).get(f"{self.share:g}")
-        return Reading(beyond=whole) if until is None else Reading(until)
+        key = f"{self.share:g}"
+        until = self.from_parts({what: shares.get(key) for what, shares in run.summary.estimates_to.items()})
+        if until is None and self.what != "communication_share":  # a share does not grow with the rounds
+            return Reading(beyond=whole)
+        return Reading(until)
+
+    def from_parts(self, estimates: Mapping[str, float | None]) -> float | None:
+        """What is asked for, from what a run has estimated."""
+        if self.what not in ("seconds", "communication_share"):
+            return estimates.get(self.what)
+        computing, communication = (estimates.get(f"{part}_seconds") for part in ("computing", "communication"))
+        if computing is None or communication is None:
+            return None
+        both = computing + communication
+        if self.what == "seconds":
+            return both
+        return communication / both if both else None
