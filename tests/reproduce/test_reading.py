@@ -24,6 +24,10 @@ def test_an_item_has_what_its_file_says(tmp_path):
     assert item.claims[0].places == (Place("mixed", "FedAvg"), Place("mixed", "FedSeq"))
 
 
+def claimed(place):
+    return {"text": "a", "column": "accuracy", "rising": [place]}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -46,6 +50,20 @@ def test_an_item_has_what_its_file_says(tmp_path):
         ({"claims": [{"text": "a", "column": "b", "rising": ["FedAvg"]}]}, r"1.column: there is no 'b'"),
         ({"claims": [{"text": "a", "column": "accuracy", "least": {"Fed": 1}}]}, r"1.least: there is no 'Fed'"),
         ({"means": {"both": {"of": ["mixed", "none"]}}}, r"means.both.of: there is no 'none'"),
+        ({"claims": [claimed(["a", "b", "c"])]}, r"claims\]\] 1.rising: expected the name of a row, or \[panel, row\]"),
+        ({"claims": [claimed(["", 3])]}, r"1.rising: expected the name of a row, or \[panel, row\], not \['', 3\]"),
+        ({"claims": [claimed([["a"], "b"])]}, r"1.rising: expected the name of a row, or \[panel, row\], not \[\['a'"),
+        ({"columns": [{"name": "a", "measure": "best"}] * 2}, r"columns\]\] 2.name: 'a' is the name of another column"),
+        ({"columns": [{"name": "a", "measure": "best", "per": "FedAv"}]}, r"1.per: there is no 'FedAv'; did you mean"),
+        ({"columns": [{"name": "a", "measure": "best", "minus": "x"}]}, r"columns\]\] 1.minus: there is no 'x'"),
+        (
+            {"columns": [{"name": "a", "measure": "best", "less_than": "x"}]},
+            r"columns\]\] 1.less_than: there is no 'x'",
+        ),
+        (
+            {"columns": [{"name": "a", "measure": "speed_up", "share": 0.5, "against": "Fedavg"}]},
+            r"\[\[columns\]\] 1.against: there is no 'Fedavg'; did you mean 'FedAvg'",
+        ),
     ],
 )
 def test_what_is_not_there_is_refused_with_its_place(tmp_path, changes, told):

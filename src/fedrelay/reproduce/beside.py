@@ -10,8 +10,11 @@ from itertools import pairwise
 from typing import Literal
 
 from fedrelay.reproduce import scales
-from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.reproduce.finished import Finished, Reading, by_seed
 from fedrelay.reproduce.item import Claim, Column, Item, Place, Printed
+from fedrelay.reproduce.relative import other_rows, stays
+from fedrelay.reproduce.study import seeds_of
+from fedrelay.runs.folder import Run
 
 Verdict = Literal["held", "not held", "not tried"]
 FIRST = ("highest", "lowest")
@@ -33,6 +36,8 @@ class Cell:
     paper_deviation: float | None = None
     never: bool = False
     """The paper says that it was never reached."""
+    open: bool = False
+    """Rounds or seeds that are still to come may change ours: no claim is judged by it."""
 
     @property
     def difference(self) -> float | None:
@@ -63,6 +68,9 @@ class Line:
     rounds: tuple[int, ...] = ()
     """How far every seed has come, where the row is a run."""
     planned: int | None = None
+    """Rounds of every seed."""
+    seeds: int | None = None
+    """How many there are to be."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,8 @@ class Judged:
     """Whether the order is within the spread over seeds."""
 
 
-def over_seeds(readings: Sequence[Reading], factor: float, printed: Printed | None) -> Cell:
-    """The readings of a row in the column's unit, beside what is printed."""
+def over_seeds(readings: Sequence[Reading], factor: float, printed: Printed | None, *, ended: bool = True) -> Cell:
+    """The readings of a row in the column's unit, beside what is printed; `ended` if none of them will change."""
     values = [reading.value * factor for reading in readings if reading.value is not None]
     short = [reading.beyond * factor for reading in readings if reading.beyond is not None]
     whole = bool(values) and len(values) == len(readings)
@@ -103,6 +111,7 @@ def over_seeds(readings: Sequence[Reading], factor: float, printed: Printed | No
         paper=None if printed is None else printed.value,
         paper_deviation=None if printed is None else printed.deviation,
         never=printed is not None and printed.value is None,
+        open=not ended and bool(values or short),
     )
 
 
@@ -111,33 +120,57 @@ def parts_of(item: Item, scale: str, found: Mapping[str, Finished]) -> list[Part
     has = scales.panels_of(item, scale)
     made = [part_of(item, scale, panel, found.get(panel, Finished())) for panel in has]
     for name, panels in item.means.items():
-        several = [found.get(panel, Finished()) for panel in panels if panel in has]
-        made.append(mean_part(item, name, several))
+        several = {panel: found.get(panel, Finished()) for panel in panels if panel in has}
+        made.append(mean_part(item, scale, name, several))
     return [part for part in made if part.lines]
 
 
 def part_of(item: Item, scale: str, panel: str, found: Finished) -> Part:
-    lines = []
+    lines, seeds = [], len(seeds_of(scales.tables_of(item, scale, panel)))
     for row in scales.rows_of(item, scale, panel):
-        name, runs = item.called(row), found.runs.get(row, ())
-        cells = {
-            column.name: over_seeds(column.measure(found, row), column.factor, printed(item, panel, name, column))
-            for column in item.columns
-        }
-        planned = next((value for run in runs if isinstance(value := run.config.get("rounds"), int)), None)
-        lines.append(Line(name, cells, tuple(len(run.rounds) for run in runs), planned))
+        name, runs, cells = item.called(row), found.runs.get(row, ()), {}
+        for column in item.columns:
+            readings, ended = column.measure(found, row), has_ended(found, row, column, seeds)
+            cells[column.name] = over_seeds(readings, column.factor, printed(item, panel, name, column), ended=ended)
+        lines.append(
+            Line(name, cells, tuple(len(run.rounds) for run in runs), rounds_of(runs), seeds if runs else None)
+        )
     return Part(panel, tuple(line for line in lines if any(cell != Cell() for cell in line.cells.values())))
 
 
-def mean_part(item: Item, name: str, found: Sequence[Finished]) -> Part:
+def rounds_of(runs: Iterable[Run]) -> int | None:
+    """How many rounds these runs are to have."""
+    return next((value for run in runs if isinstance(value := run.config.get("rounds"), int)), None)
+
+
+def has_ended(found: Finished, row: str, column: Column, seeds: int) -> bool:
+    """Whether what a column says of a row is what it will say at the end."""
+    if stays(column.measure):
+        readings = column.measure(found, row)
+        if len(readings) == seeds and all(reading.value is not None for reading in readings):
+            return True
+    return all(is_whole(found, one, seeds) for one in (row, *other_rows(column.measure).values()))
+
+
+def is_whole(found: Finished, row: str, seeds: int) -> bool:
+    """Whether a row has all its seeds, each with all its rounds; figures without a seed are of all of them."""
+    runs, figures = found.runs.get(row, ()), found.figures.get(row, ())
+    planned = rounds_of(runs)
+    if runs and (len(runs) < seeds or any(planned is not None and len(run.rounds) < planned for run in runs)):
+        return False
+    return len(figures) >= seeds or not any("seed" in one for one in figures)
+
+
+def mean_part(item: Item, scale: str, name: str, found: Mapping[str, Finished]) -> Part:
     """A panel that is the mean of others, seed by seed."""
-    lines = []
-    for row in dict.fromkeys(row for one in found for row in one.rows):
+    lines, seeds = [], {panel: len(seeds_of(scales.tables_of(item, scale, panel))) for panel in found}
+    for row in dict.fromkeys(row for one in found.values() for row in one.rows):
         cells = {}
         for column in item.columns:
-            several = [column.measure(one, row) for one in found]
-            means = [mean_of(readings) for readings in zip(*several, strict=False)]
-            cells[column.name] = over_seeds(means, column.factor, printed(item, name, item.called(row), column))
+            means = [mean_of(readings) for readings in by_seed([column.measure(one, row) for one in found.values()])]
+            ended = all(has_ended(one, row, column, seeds[panel]) for panel, one in found.items())
+            beside = printed(item, name, item.called(row), column)
+            cells[column.name] = over_seeds(means, column.factor, beside, ended=ended)
         lines.append(Line(item.called(row), cells))
     return Part(name, tuple(line for line in lines if any(cell != Cell() for cell in line.cells.values())))
 
@@ -162,15 +195,16 @@ def judged(item: Item, scale: str, parts: Sequence[Part]) -> list[Judged]:
     for claim in item.claims:
         column = units[claim.column]
         cells = [cell_at(item, place, column, parts) for place in claim.places]
+        verdict = "not tried" if scale == "smoke" else verdict_of(claim, cells)
         found.append(
             Judged(
                 claim.text,
                 claim.column,
-                "not tried" if scale == "smoke" else verdict_of(claim, cells),
+                verdict,
                 claim.places,
                 tuple(ours_text(cell, column.unit, column.digits) for cell in cells),
                 tuple(paper_text(cell, column.unit, column.digits) for cell in cells),
-                unsure(claim, cells),
+                verdict != "not tried" and unsure(claim, cells),
             )
         )
     return found
@@ -184,7 +218,8 @@ def cell_at(item: Item, place: Place, column: Column, parts: Sequence[Part]) -> 
 
 
 def verdict_of(claim: Claim, cells: Sequence[Cell]) -> Verdict:
-    """Held if all that it says is so, not held if some of it is not, else not tried."""
+    """Held if all that it says is so, not held if some of it is not, else not tried; what may change says nothing."""
+    cells = [Cell() if cell.open else cell for cell in cells]
     if claim.order in ("least", "most"):
         said = [bounded(cell, bound, claim.order) for cell, bound in zip(cells, claim.bounds, strict=True)]
     elif claim.order == "close":

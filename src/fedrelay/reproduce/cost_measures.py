@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedrelay.report import measures as of_run
-from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.reproduce.finished import Finished, Reading, by_run
 from fedrelay.runs.folder import Run
 
 Direction = Literal["server_to_client", "client_to_server", "client_to_client", "total"]
@@ -21,7 +21,7 @@ class Messages:
     all_rounds: bool = False
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
-        return [self.of(run) for run in found.runs.get(row, ())]
+        return by_run(found, row, self.of)
 
     def of(self, run: Run) -> Reading:
         if not run.rounds:
@@ -41,7 +41,7 @@ class Estimated:
     share: float | None = None
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
-        return [self.of(run) for run in found.runs.get(row, ())]
+        return by_run(found, row, self.of)
 
     def of(self, run: Run) -> Reading:
         if run.summary is None:

@@ -102,7 +102,7 @@ def gathered(tables: Tables, folder: Path) -> Finished:
             continue
         if job.name not in figures:  # of several seeds the first is drawn
             pictures.append(picture(job.name, found, len(pictures)))
-        figures.setdefault(job.name, []).append({key: found[key] for key in ("alike", "right")})
+        figures.setdefault(job.name, []).append({"seed": job.seed, **{key: found[key] for key in ("alike", "right")}})
     return Finished(runs.runs, {name: tuple(mine) for name, mine in figures.items()}, pictures=tuple(pictures))
 
 

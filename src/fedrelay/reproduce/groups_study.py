@@ -57,11 +57,13 @@ def found_of(tables: Tables, folder: Path) -> dict[str, Any] | None:
 def groupings_there(tables: Tables, folder: Path) -> Finished:
     """The figures of every seed, and the pictures of the first."""
     rows: dict[str, list[Figures]] = {}
-    there = [found for one, place in of_seeds(tables, folder) if (found := found_of(one, place)) is not None]
-    for found in there:
+    there = {
+        one["seed"]: found for one, place in of_seeds(tables, folder) if (found := found_of(one, place)) is not None
+    }
+    for seed, found in there.items():
         for name, figures in figures_of(found).items():
-            rows.setdefault(name, []).append(figures)
-    pictures = tuple(results.drawn(there[0], most=SHOWN)) if there else ()
+            rows.setdefault(name, []).append({"seed": seed, **figures})
+    pictures = tuple(results.drawn(next(iter(there.values())), most=SHOWN)) if there else ()
     return Finished(figures={name: tuple(figures) for name, figures in rows.items()}, pictures=pictures)
 
 

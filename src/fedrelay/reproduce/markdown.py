@@ -56,13 +56,14 @@ def unfinished(outcome: Outcome) -> list[str]:
         f"{f'{part.name}, ' if part.name else ''}{line.name}: {how_far(line)}"
         for part in outcome.parts
         for line in part.lines
-        if line.planned is not None and any(done < line.planned for done in line.rounds)
+        if line.planned is not None and (len(line.rounds) < (line.seeds or 0) or min(line.rounds) < line.planned)
     ]
 
 
 def how_far(line: Line) -> str:
-    """Such as: 200 of 600 rounds."""
-    return f"{', '.join(map(str, line.rounds))} of {line.planned} rounds"
+    """Such as: 200 of 600 rounds, 1 of 3 seeds."""
+    seeds = f", {len(line.rounds)} of {line.seeds} seeds" if len(line.rounds) < (line.seeds or 0) else ""
+    return f"{', '.join(map(str, line.rounds))} of {line.planned} rounds{seeds}"
 
 
 def table(part: Part, columns: Sequence[Head]) -> str:

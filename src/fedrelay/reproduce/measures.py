@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from fedrelay.errors import BadInput, within
 from fedrelay.report import measures as of_run
 from fedrelay.reproduce.cost_measures import Estimated, Messages
-from fedrelay.reproduce.finished import Figures, Finished, Reading
+from fedrelay.reproduce.finished import Figures, Finished, Reading, by_run, by_seed
 from fedrelay.reproduce.round_measures import ARound, AtRound, InPool, Jump, OverClients
 from fedrelay.runs.folder import Run
 from fedrelay.runs.summary import Evaluate, rounds_to, tests_of
@@ -26,11 +26,6 @@ class Measure(Protocol):
     """One column: a reading for every seed of a row; nothing of a row that is not there."""
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]: ...
-
-
-def by_run(found: Finished, row: str, of: Callable[[Run], Reading]) -> list[Reading]:
-    """One reading for every run of a row."""
-    return [of(run) for run in found.runs.get(row, ())]
 
 
 def judged_by(run: Run, metric: str | None) -> Headline:
@@ -167,8 +162,8 @@ class SpeedUp:
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
         to = To(self.share, self.what, self.smooth)
-        mine, theirs = to(found, row), to(found, self.against)
-        return [Reading(ratio(other.value, own.value)) for own, other in zip(mine, theirs, strict=False)]
+        both = by_seed([to(found, row), to(found, self.against)])
+        return [Reading(ratio(other.value, own.value), seed=own.seed) for own, other in both]
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
@@ -201,6 +196,12 @@ class Spent:
 # --- of other studies
 
 
+def figures_by_seed(found: Finished, row: str) -> dict[float, Figures]:
+    """The figures of a row; those that say no seed have their place among them."""
+    own = [(one.get("seed"), one) for one in found.figures.get(row, ())]
+    return {n if seed is None else seed: one for n, (seed, one) in enumerate(own)}
+
+
 @dataclass(frozen=True)
 class OfStudy:
     """A figure that the study itself has found, by its name in there."""
@@ -208,7 +209,7 @@ class OfStudy:
     figure: str
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
-        return [Reading(figures.get(self.figure)) for figures in found.figures.get(row, ())]
+        return [Reading(one.get(self.figure), seed=seed) for seed, one in figures_by_seed(found, row).items()]
 
 
 @dataclass(frozen=True)
@@ -222,9 +223,10 @@ class Slope:
         rows = [name for name, seeds in found.figures.items() if all(self.figure in one for one in seeds)]
         if row not in rows:
             return []
-        place, own = rows.index(row), found.figures[row]
-        before = found.figures[rows[place - 1]] if place else [{}] * len(own)
-        return [Reading(self.of(one, other)) for one, other in zip(before, own, strict=False)]
+        place = rows.index(row)
+        before = figures_by_seed(found, rows[place - 1]) if place else {}
+        own = figures_by_seed(found, row)
+        return [Reading(self.of(before.get(seed, {}), one), seed=seed) for seed, one in own.items()]
 
     def of(self, before: Figures, after: Figures) -> float | None:
         changes = [difference(before.get(key), after.get(key)) for key in (self.figure, self.along)]

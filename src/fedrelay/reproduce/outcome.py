@@ -107,6 +107,7 @@ def part_of(found: Mapping[str, Any]) -> Part:
             {column: Cell(**cell) for column, cell in line["cells"].items()},
             tuple(line["rounds"]),
             line["planned"],
+            line.get("seeds"),
         )
         for line in found["lines"]
     ]

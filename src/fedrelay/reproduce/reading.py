@@ -15,7 +15,7 @@ from fedrelay.reproduce import formulas, scales
 from fedrelay.reproduce.item import ORDERS, SCALES, UNITS, Claim, Column, Item, Paper, Place, Printed, Scale
 from fedrelay.reproduce.measures import MEASURES
 from fedrelay.reproduce.pictures import PICTURES
-from fedrelay.reproduce.relative import RELATIONS, set_beside
+from fedrelay.reproduce.relative import RELATIONS, other_rows, set_beside
 from fedrelay.reproduce.same_runs import taken_over
 from fedrelay.reproduce.studies import STUDIES
 
@@ -174,6 +174,7 @@ def with_numbers(item: Item, tables: Tables) -> Item:
     rows = {panel: [item.called(row) for row in scales.rows_of(item, "paper", panel)] for panel in item.panels}
     rows |= {mean: list(dict.fromkeys(row for panel in of for row in rows[panel])) for mean, of in item.means.items()}
     columns = [column.name for column in item.columns]
+    check_columns(item)
     symbols = {
         name: schema.convert(value, float, f"symbols.{name}") for name, value in table_of(tables, "symbols").items()
     }
@@ -197,6 +198,18 @@ def check_names(item: Item) -> None:
             known(row, all_rows(item, name), f"[scales.{name}].runs")
     for row in item.rows or ():
         known(row, all_rows(item, "paper"), "runs")
+
+
+def check_columns(item: Item) -> None:
+    """Refuse two columns of one name, and one that sets rows beside one that there is not."""
+    rows = {row for panel in item.panels for row in item.kind.rows(scales.tables_of(item, "paper", panel))}
+    names: list[str] = []
+    for number, column in enumerate(item.columns, 1):
+        if column.name in names:
+            raise BadInput(f"[[columns]] {number}.name: {column.name!r} is the name of another column: give it its own")
+        names.append(column.name)
+        for key, row in other_rows(column.measure).items():
+            known(row, rows, f"[[columns]] {number}.{key}")
 
 
 def all_rows(item: Item, scale: str) -> list[str]:
@@ -254,5 +267,7 @@ def claim_of(values: Tables, where: str, rows: Mapping[str, list[str]], columns:
 def place_of(value: Any, panel: str, rows: Mapping[str, list[str]], where: str) -> Place:
     """A row of the claim's panel, or [panel, row]."""
     panel, row = value if isinstance(value, list) and len(value) == 2 else (panel, value)
+    if not isinstance(panel, str) or not isinstance(row, str):
+        raise BadInput(f"{where}: expected the name of a row, or [panel, row], not {value!r:.100}")
     known(panel, rows, where)
     return Place(panel, known(row, rows[panel], where))

@@ -8,8 +8,9 @@ from typing import Any
 
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished, Reading
-from fedrelay.reproduce.measures import Measure
+from fedrelay.reproduce.finished import Finished, Reading, by_seed
+from fedrelay.reproduce.measures import Measure, SpeedUp, To
+from fedrelay.reproduce.round_measures import AtRound
 
 
 def times(own: float, other: float) -> float | None:
@@ -37,11 +38,11 @@ class Relative:
     relation: Callable[[float, float], float | None]
 
     def __call__(self, found: Finished, row: str, /) -> list[Reading]:
-        both = zip(self.measure(found, row), self.measure(found, self.row), strict=False)
-        return [
-            Reading(None if own.value is None or other.value is None else self.relation(own.value, other.value))
-            for own, other in both
-        ]
+        both = by_seed([self.measure(found, row), self.measure(found, self.row)])
+        return [Reading(self.of(own.value, other.value), seed=own.seed) for own, other in both]
+
+    def of(self, own: float | None, other: float | None) -> float | None:
+        return None if own is None or other is None else self.relation(own, other)
 
 
 def set_beside(measure: Measure, values: Mapping[str, Any], where: str) -> Measure:
@@ -53,3 +54,16 @@ def set_beside(measure: Measure, values: Mapping[str, Any], where: str) -> Measu
         return measure
     row = schema.convert(values[said[0]], str, f"{where}.{said[0]}")
     return Relative(measure, row, RELATIONS[said[0]])
+
+
+def other_rows(measure: Measure) -> dict[str, str]:
+    """The rows that a measure sets others beside, by the key that names each."""
+    if isinstance(measure, Relative):
+        key = next(key for key, relation in RELATIONS.items() if relation is measure.relation)
+        return {key: measure.row, **other_rows(measure.measure)}
+    return {"against": measure.against} if isinstance(measure, SpeedUp) else {}
+
+
+def stays(measure: Measure) -> bool:
+    """Whether a value that is there is the same whatever rounds follow: what was reached was reached."""
+    return stays(measure.measure) if isinstance(measure, Relative) else isinstance(measure, To | SpeedUp | AtRound)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from fedrelay.errors import within
 from fedrelay.report import measures as of_run
-from fedrelay.reproduce.finished import Finished, Reading
+from fedrelay.reproduce.finished import Finished, Reading, by_run
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
 
@@ -20,7 +20,7 @@ Points = list[tuple[int, float]]
 
 def each(found: Finished, row: str, of: Callable[[Run], float | None]) -> list[Reading]:
     """One reading for every run of a row."""
-    return [Reading(of(run)) for run in found.runs.get(row, ())]
+    return by_run(found, row, lambda run: Reading(of(run)))
 
 
 def points_of(run: Run, figure: str | None) -> Points:

@@ -86,7 +86,7 @@ def gathered(tables: Tables, folder: Path) -> Finished:
             continue
         if job.name not in figures:  # of several seeds the first is drawn
             pictures.append(picture(job.name, one, len(pictures)))
-        figures.setdefault(job.name, []).append(one["figures"])
+        figures.setdefault(job.name, []).append({"seed": job.seed, **one["figures"]})
     return Finished(figures={name: tuple(mine) for name, mine in figures.items()}, pictures=tuple(pictures))
 
 
