@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from fedrelay.cli import main
 from fedrelay.reproduce import library, scales
 from fedrelay.reproduce.item import SCALES
+from fedrelay.studies import compare
 
 NAMES = library.names()
 
@@ -21,6 +23,18 @@ def test_every_item_has_rows_and_a_reason_at_every_scale(name):
     for scale in SCALES:
         for panel in scales.panels_of(item, scale):
             assert scales.rows_of(item, scale, panel)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if library.item_of(name).study == "compare"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_no_two_rows_of_a_panel_are_the_same_run(name, scale):
+    item = library.item_of(name)
+    for panel in scales.panels_of(item, scale):
+        jobs, _ = compare.plan(scales.tables_of(item, scale, panel), Path())
+        rows: dict[str, set[str]] = {}
+        for job in jobs:
+            rows.setdefault(json.dumps(job.tables, sort_keys=True), set()).add(job.name)
+        assert [same for same in rows.values() if len(same) > 1] == [], panel
 
 
 @pytest.mark.parametrize("name", NAMES)
