@@ -11,7 +11,7 @@ from example_item import tables
 from fedrelay.errors import BadInput
 from fedrelay.reproduce import results_page
 from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Paper
+from fedrelay.reproduce.item import Paper, Printed
 from fedrelay.reproduce.outcome import dumped, outcome_of
 from fedrelay.reproduce.reading import item_of
 
@@ -58,6 +58,33 @@ def test_what_was_not_run_is_not_tried(tmp_path):
     page = results_page.page_of(PAPER, [(ITEM, found)])
     assert "A and B, On x, 2020, arXiv:1." in page
     assert "## Not run yet\n\n- `fedrelay reproduce x/table1`: Table 1, Two methods" in page
+
+
+def test_what_was_not_tried_is_counted_and_listed_on_the_page_of_the_paper_only(tmp_path):
+    several = [(ITEM, results_page.outcome_in(tmp_path, ITEM))]
+    text = results_page.claims([(PAPER, several)])
+    assert "A is below B" not in text
+    assert "1 tables and figures, 0 of them run; of 2 claims 0 held, 0 not held, 2 not tried." in text
+    assert "\n## All claims\n" in results_page.page_of(PAPER, several)
+    assert "| A is below B | not tried | value: A, B |" in results_page.page_of(PAPER, several)
+
+
+def test_kept_numbers_are_judged_by_the_claims_that_the_item_has_now(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "table1.json").write_bytes(dumped(outcome(1, 2)))
+    claims = (replace(ITEM.claims[1], text="another claim"),)
+    now = replace(ITEM, claims=claims, printed={"p": {"B": {"value": Printed(9)}}})
+    found = results_page.outcome_in(tmp_path, now)
+    assert [(claim.text, claim.verdict) for claim in found.claims] == [("another claim", "not held")]
+    assert found.claims[0].paper == ("9", "–")
+    assert found.parts[0].cell("A", "value").paper is None
+
+
+def test_kept_numbers_of_another_unit_judge_nothing(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "table1.json").write_bytes(dumped(outcome(1, 2)))
+    now = replace(ITEM, columns=(replace(ITEM.columns[0], unit="%"),))
+    assert {claim.verdict for claim in results_page.outcome_in(tmp_path, now).claims} == {"not tried"}
 
 
 def test_results_are_taken_over_from_the_largest_scale_and_never_from_smoke(tmp_path):

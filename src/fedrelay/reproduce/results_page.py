@@ -1,8 +1,9 @@
-"""The results in the documents: docs/results.md has one line a claim, docs/results/PAPER.md the tables.
+"""The results in the documents: docs/results.md has the claims that were tried, docs/results/PAPER.md all, and tables.
 
 `python -m fedrelay.reproduce.results_page docs/results.md docs/results` renews them from the results that are kept
 there (docs/results/PAPER/ITEM.json); with a folder of finished items after it (`runs/reproduce`), those are taken over
-first. What a smoke run came to is never taken over: it says nothing.
+first. What a smoke run came to is never taken over: it says nothing. Kept are numbers: claims are judged anew, as the
+item says them now.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedrelay.errors import BadInput
 from fedrelay.reproduce import library, markdown
-from fedrelay.reproduce.beside import Judged
-from fedrelay.reproduce.item import SCALES, Item, Paper
+from fedrelay.reproduce.beside import Cell, Judged, Line, judged, over_seeds, printed
+from fedrelay.reproduce.item import SCALES, Column, Item, Paper
 from fedrelay.reproduce.outcome import Outcome, outcome_of, read
 from fedrelay.studies.markdown import markdown_table
 
@@ -46,21 +48,53 @@ def has_numbers(outcome: Outcome) -> bool:
 def outcome_in(kept: Path, item: Item) -> Outcome:
     """What an item has come to; one that was not run has the paper's numbers alone."""
     path = kept / f"{item.name}.json"
-    return read(path) if path.is_file() else outcome_of(item, "small", {})
+    return judged_anew(item, read(path)) if path.is_file() else outcome_of(item, "small", {})
+
+
+def judged_anew(item: Item, outcome: Outcome) -> Outcome:
+    """Our numbers as they are kept, beside the paper's and under the claims that the item has now."""
+    columns = {column.name: column for column in item.columns}
+    same = [head.name for head in outcome.columns if head.name in columns and columns[head.name].unit == head.unit]
+    parts = [
+        replace(
+            part,
+            lines=tuple(with_printed(item, part.name, line, [columns[name] for name in same]) for line in part.lines),
+        )
+        for part in outcome.parts
+    ]
+    heads = tuple(head for head in outcome.columns if head.name in same)
+    return replace(outcome, columns=heads, parts=tuple(parts), claims=tuple(judged(item, outcome.scale, parts)))
+
+
+def with_printed(item: Item, panel: str, line: Line, columns: Sequence[Column]) -> Line:
+    """A line with these columns, and in them what the item says now that the paper prints."""
+    cells = {}
+    for column in columns:
+        paper = over_seeds((), column.factor, printed(item, panel, line.name, column))
+        kept = line.cells.get(column.name, Cell())
+        cells[column.name] = replace(kept, paper=paper.paper, paper_deviation=paper.paper_deviation, never=paper.never)
+    return replace(line, cells=cells)
 
 
 def claims(papers: Sequence[tuple[Paper, Sequence[tuple[Item, Outcome]]]]) -> str:
-    """One line a claim, paper by paper."""
+    """One line for every claim that was tried, paper by paper; the others are counted."""
     parts = []
     for paper, several in papers:
-        rows = [
-            [*markdown.claim_cells(claim), how_far(outcome, claim), f"`{outcome.command}`"]
-            for _, outcome in several
-            for claim in outcome.claims
-        ]
         parts.append(f"### [{paper.short}](results/{paper.name}.md)\n\n{tally(several)}\n")
-        parts += [f"{markdown_table([*markdown.CLAIM, 'how far', 'command'], rows)}\n"] if rows else []
+        table = claims_table(several, tried=True)
+        parts += [f"{table}\n"] if table else []
     return "\n".join(parts)
+
+
+def claims_table(several: Sequence[tuple[Item, Outcome]], *, tried: bool = False) -> str:
+    """One line for every claim of these items, or for those that were tried."""
+    rows = [
+        [*markdown.claim_cells(claim), how_far(outcome, claim), f"`{outcome.command}`"]
+        for _, outcome in several
+        for claim in outcome.claims
+        if not tried or claim.verdict != "not tried"
+    ]
+    return markdown_table([*markdown.CLAIM, "how far", "command"], rows) if rows else ""
 
 
 def tally(several: Sequence[tuple[Item, Outcome]]) -> str:
@@ -95,6 +129,8 @@ def page_of(paper: Paper, several: Sequence[tuple[Item, Outcome]]) -> str:
     others = [f"- `fedrelay reproduce {item.name}`: {item.where}, {item.title}" for item, o in several if o not in run]
     lines = [f"# {paper.short}", f"{source}. Back to [all results](../results.md).", *map(lowered, run)]
     lines += ["## Not run yet", "\n".join(others)] if others else []
+    table = claims_table(several)
+    lines += ["## All claims", table] if table else []
     return "\n\n".join(line.rstrip("\n") for line in lines) + "\n"
 
 
