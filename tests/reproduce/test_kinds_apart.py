@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from fedrelay.cli import main
+from fedrelay.errors import BadInput
+from fedrelay.reproduce import library, scales
 from fedrelay.reproduce.kinds_apart import kinds_apart
 from fedrelay.studies.groupings.apart import Apart
 from fedrelay.studies.groupings.results import drawn
@@ -40,3 +42,23 @@ def test_figure_9_has_a_ratio_and_a_picture_for_every_trait(tmp_path):
     (results,) = (tmp_path / "out").glob("**/seed-0/results.json")
     keys = [figure.key for figure in drawn(json.loads(results.read_bytes()))]
     assert {"cpd", "apart0", "apart1", "apart_row"} <= set(keys)
+
+
+def test_figure_9_is_listed_without_the_weights_of_its_probe_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (item,) = library.wanted("fedseq-journal/figure9")
+    assert {"conf", "t2v"} <= {item.called(row) for row in scales.rows_of(item, "paper", "")}
+    with pytest.raises(BadInput, match=r"there is no file .*resnet18-f37072fd\.pth"):
+        item.kind.check(scales.tables_of(item, "paper", ""), None)
+
+
+def test_probes_that_differ_in_their_file_alone_are_two_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (item,) = library.wanted("fedseq-journal/figure9")
+    probes = [{"name": "resnet18", "weights": name} for name in ("a.pth", "b.pth")]
+    section = item.experiment["groups"] | {"traits": [{"name": "task2vec", "probe": probe} for probe in probes]}
+    assert item.kind.rows({**item.experiment, "groups": section}) == [
+        "clients alone",
+        "task2vec resnet18 a.pth · greedy · cosine",
+        "task2vec resnet18 b.pth · greedy · cosine",
+    ]

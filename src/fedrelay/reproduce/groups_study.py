@@ -13,19 +13,44 @@ from fedrelay.reproduce.kinds_apart import kinds_apart
 from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
 from fedrelay.studies import groupings
 from fedrelay.studies.groupings import results
+from fedrelay.studies.groupings.request import label_of
 
 ALONE = "clients alone"
 """The row of the clients before they are grouped."""
+NOMINAL = 1000
+"""Pixels that no probe has which is really asked for."""
 SHOWN = 10
 """Groups in a picture of what is in them, as in the papers (FedSeq 2022, Figs. 6-8)."""
 
 
-def grouping_names(tables: Tables) -> list[str]:
+def request_of(tables: Tables) -> groupings.Request:
     data = config.section_of(tables, "data")
     section = config.section_of(tables, "groups")
-    request = groupings.read(section, config.section_of(tables, "algorithm"), exemplars=bool(data.get("exemplars", 0)))
-    made = [row_name(trait, grouper, distance) for trait, grouper, distance, _ in request.combinations()]
+    return groupings.read(section, config.section_of(tables, "algorithm"), exemplars=bool(data.get("exemplars", 0)))
+
+
+def grouping_names(tables: Tables) -> list[str]:
+    """The rows. They are asked for wherever items are listed, so a probe's file of weights need not be there."""
+    section = dict(config.section_of(tables, "groups"))
+    stands_for = {}
+    if isinstance(section.get("traits"), list):
+        nominal = [without_file(trait, number) for number, trait in enumerate(section["traits"])]
+        stands_for = {
+            label_of(new): label_of(old) for new, old in zip(nominal, section["traits"], strict=True) if new != old
+        }
+        section["traits"] = nominal
+    request = request_of({**tables, "groups": section})
+    combinations = request.combinations()
+    made = [row_name(stands_for.get(trait, trait), grouper, distance) for trait, grouper, distance, _ in combinations]
     return [ALONE, *made, *(after(epochs) for epochs in request.epochs)]
+
+
+def without_file(trait: Any, number: int) -> Any:
+    """The same trait, its probe one that needs no file; the number keeps two of them apart."""
+    probe = trait.get("probe") if isinstance(trait, dict) and "name" in trait else None
+    if not isinstance(probe, dict) or "weights" not in probe:
+        return trait
+    return {**trait, "probe": {"name": "efficientnet_lite0", "side": NOMINAL + number}}
 
 
 def row_name(*parts: str | None) -> str:
@@ -88,7 +113,7 @@ def figures_of(found: Mapping[str, Any]) -> dict[str, Figures]:
 
 
 def check(tables: Tables, data_dir: Path | None) -> None:
-    grouping_names(tables)
+    request_of(tables)
     rest = {key: value for key, value in tables.items() if key not in ("groups", "seeds")}
     config.build({**rest, "algorithm": {"name": "fedavg"}}, data_dir)
 

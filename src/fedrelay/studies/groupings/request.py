@@ -94,12 +94,18 @@ def named(table: schema.Table, value: Any, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in items(value, where):
         built, _ = schema.build_named(table, item, where, CHOICES)
-        options = [] if isinstance(item, str) else [worded(v) for key, v in item.items() if key != "name"]
-        label = " ".join([item if isinstance(item, str) else item["name"], *options])
+        label = label_of(item)
         if label in found:
             raise BadInput(f"{where}: {label} is there twice")
         found[label] = built
     return found
+
+
+def label_of(item: Any) -> str:
+    """The name of one item of a list, with the values of its options."""
+    if isinstance(item, str):
+        return item
+    return " ".join([item["name"], *(worded(value) for key, value in item.items() if key != "name")])
 
 
 def items(value: Any, where: str) -> list[Any]:
