@@ -75,6 +75,25 @@ def test_stopped_in_the_middle_it_shows_what_is_there_and_goes_on(here, monkeypa
     assert len(made(here / "out")) == 8
 
 
+def test_what_failed_or_was_left_out_is_told_until_it_is_tried_again(here, monkeypatch):
+    content = tables()
+    content["panels"]["none"] = {"data": {"name": "cifar10"}}
+    path, whole = str(written(here, content)), compare.run
+    monkeypatch.setattr(compare, "run", lambda job, *rest: "too large" if job.name == "FedSeq" else whole(job, *rest))
+    main(["reproduce", path, "--out", "out"])
+    monkeypatch.setattr(compare, "run", whole)
+
+    def told():
+        found = json.loads((here / "out" / "results.json").read_text(encoding="utf-8"))
+        return [text.partition(":")[0] for text in (*found["left_out"], *dict.fromkeys(found["failed"]))]
+
+    assert sorted(set(told())) == ["mixed, FedSeq", "none is left out", "one class, FedSeq"]
+    assert main(["reproduce", path, "--out", "out", "--only", "mixed"]) == 1  # some runs of the item have failed
+    assert sorted(set(told())) == ["none is left out", "one class, FedSeq"]
+    assert main(["reproduce", path, "--out", "out"]) == 0
+    assert told() == ["none is left out"]
+
+
 def test_missing_data_is_told_before_anything_runs(here, capsys):
     content = tables(needs="the images")
     content["panels"]["mixed"]["data"]["name"] = "cifar10"

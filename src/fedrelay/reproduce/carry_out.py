@@ -37,6 +37,14 @@ class Planned:
     """Data sets that are not at hand."""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What could not be done, in words."""
+
+    left_out: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
 def plan(item: Item, scale: str, out: Path, *, only: Sequence[str] = (), data_dir: Path | None = None) -> list[Planned]:
     """The panels of an item that are wanted at a scale."""
     found = []
@@ -112,19 +120,20 @@ def carry_out(
     if not todo:
         raise BadInput(f"{item.name} cannot run here: {absent[0]}")
     check(item, todo, setting.data_dir)
+    told = {home: still_true(earlier(home, owner, scale), item, planned) for home, owner in homes.items()}
     begun = ((runs or out) / REPRODUCED).is_file()
     for home, owner in homes.items():
         claim(home, REPRODUCED, partial(is_of, owner, scale), force=setting.force)
     setting = replace(setting, force=begun or setting.force)
     failed: list[str] = []
-    write_all(homes, scale, absent, failed)  # the folders are ours from now on
+    write_all(homes, scale, told, absent, failed)  # the folders are ours from now on
     try:
         for number, one in enumerate(todo, 1):
             say(f"{item.name} {one.name and f'· {one.name} '}({number} of {len(todo)}, scale {scale})")
             name = f"{item.name}{f', {one.name}' if one.name else ''}"
-            failed += item.kind.carry_out(one.wanted, one.folder, name, setting)
+            failed += [in_panel(one, text) for text in item.kind.carry_out(one.wanted, one.folder, name, setting)]
     finally:
-        done = write_all(homes, scale, absent, failed)
+        done = write_all(homes, scale, told, absent, failed)
     return done
 
 
@@ -138,15 +147,49 @@ def check(item: Item, todo: Iterable[Planned], data_dir: Path | None) -> None:
             raise BadInput(told + ("; --only runs the other panels" if one.name else "")) from error
 
 
+def in_panel(planned: Planned, text: str) -> str:
+    """What is said of a row, with its panel."""
+    return f"{planned.name}, {text}" if planned.name else text
+
+
+def earlier(home: Path, item: Item, scale: str) -> Outcome | None:
+    """What an earlier command has left there of this item at this scale."""
+    try:
+        found = outcome.read(home / REPRODUCED)
+    except BadInput:
+        return None  # nothing, or something else, which is refused elsewhere
+    return found if (found.item, found.scale) == (item.name, scale) else None
+
+
+def still_true(before: Outcome | None, item: Item, planned: Iterable[Planned]) -> Told:
+    """What an earlier command could not do and this one does not try again."""
+    if before is None:
+        return Told()
+    again = tuple(
+        f"{name} is left out: " for one in planned for name in ([one.name] if one.name else [before.item, item.name])
+    )
+    tried = tuple(in_panel(one, f"{row}: ") for one in planned for row in item.kind.rows(one.wanted))
+    return Told(
+        tuple(text for text in before.left_out if not text.startswith(again)),
+        tuple(text for text in before.failed if not text.startswith(tried)),
+    )
+
+
 def is_of(item: Item, scale: str, found: Any) -> bool:
     """Whether an earlier results.json tells of this item at this scale."""
     return bool(found["item"] == item.name and found["scale"] == scale)
 
 
-def write_all(homes: Mapping[Path, Item], scale: str, left_out: Sequence[str], failed: Sequence[str]) -> Outcome:
-    """The results of these items, whose runs are all in the first folder; those of the last."""
+def write_all(
+    homes: Mapping[Path, Item], scale: str, told: Mapping[Path, Told], left_out: Sequence[str], failed: Sequence[str]
+) -> Outcome:
+    """The results of these items, whose runs are all in the first folder, with what was told before; those of the
+    last."""
     runs = next(iter(homes))
-    return [write(item, scale, out, runs, left_out, failed) for out, item in homes.items()][-1]
+    return [
+        write(item, scale, out, runs, [*told[out].left_out, *left_out], [*told[out].failed, *failed])
+        for out, item in homes.items()
+    ][-1]
 
 
 def write(item: Item, scale: str, out: Path, runs: Path, left_out: Sequence[str], failed: Sequence[str]) -> Outcome:
