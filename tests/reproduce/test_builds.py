@@ -51,7 +51,9 @@ def runs_of(item: Item, scale: str, panel: str) -> dict[str, Mapping[str, Any]]:
     if item.study == "formulas":
         return {}
     if item.study == "groups":
-        groupings.read(tables["groups"], tables.get("algorithm", {}), exemplars=True)
+        groups = {**tables["groups"], "traits": [probed(trait) for trait in tables["groups"].get("traits", [])]}
+        asked = {key: value for key, value in groups.items() if value != []}
+        groupings.read(asked, tables.get("algorithm", {}), exemplars=True)
     rest = {key: value for key, value in tables.items() if key not in ("groups", "tune", "seeds")}
     return {"": {"algorithm": {"name": "fedavg"}, **rest}}
 
@@ -59,10 +61,15 @@ def runs_of(item: Item, scale: str, panel: str) -> dict[str, Mapping[str, Any]]:
 def without_weights(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The same with a probe that needs no file of weights."""
     algorithm = config.section_of(tables, "algorithm")
-    traits = algorithm.get("traits")
-    if not isinstance(traits, dict) or not isinstance(traits.get("probe"), dict) or "weights" not in traits["probe"]:
+    if "traits" not in algorithm:
         return dict(tables)
-    return {**tables, "algorithm": {**algorithm, "traits": {**traits, "probe": "model"}}}
+    return {**tables, "algorithm": {**algorithm, "traits": probed(algorithm["traits"])}}
+
+
+def probed(trait: Any) -> Any:
+    """A trait with a probe that needs no file."""
+    probe = trait.get("probe") if isinstance(trait, dict) else None
+    return {**trait, "probe": "model"} if isinstance(probe, dict) and "weights" in probe else trait
 
 
 def check(tables: Mapping[str, Any]) -> None:
