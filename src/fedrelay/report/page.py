@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from plotly.offline import get_plotlyjs
-
 from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, judged, measures, over_clients, pools, tables
 from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
+from fedrelay.report.rendering import rendered
 from fedrelay.runs.folder import Run, load
 
 MEANS = (5, 10, 25, 50, 100)
@@ -37,16 +35,9 @@ def html(
     by, targets = measures.headline(runs), measures.targets(runs) if measures.shares(runs) else []
     what = "an accuracy" if by.name == "accuracy" else f"a test {measures.words(by.name)}"
     goal = f"{what} of {measures.figure(targets[0], by)}" if len(targets) == 1 else ""
-    # Autoescape: names and reasons come from files, and are text whatever they contain.
-    environment = Environment(
-        loader=PackageLoader("fedrelay.report", "template"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
-        plotly=get_plotlyjs(),
+    return rendered(
+        "page.html",
+        (*pictures, *curves, *bars, *results),
         names=names,
         styles=figures.styles(runs),
         algorithms=[measures.algorithm(run) for run in runs],
@@ -62,7 +53,6 @@ def html(
         means=_means(runs),
         bars=bars,
         strengths={key.replace("_", " "): value for key, value in figures.STRENGTHS.items()},
-        specs={figure.key: figure.spec for figure in (*pictures, *curves, *bars, *results)},
         comparisons={
             "Reaching the target" if targets else "What came out": _grouped(tables.reached(runs, against)),
             "The whole run": _grouped(tables.costs(runs, against)),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from plotly.offline import get_plotlyjs
-
 from fedrelay.report.figures import Figure
+from fedrelay.report.rendering import rendered
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,9 @@ def sheet(
     pictures_first: bool = False,
 ) -> str:
     """The page; names and notes are text, whatever they contain. `what` is what the rows are."""
-    environment = Environment(
-        loader=PackageLoader("fedrelay.report", "template"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("sheet.html").render(
-        plotly=get_plotlyjs(),
+    return rendered(
+        "sheet.html",
+        figures,
         title=title,
         headline=headline,
         notes=notes,
@@ -50,5 +42,4 @@ def sheet(
         rows=rows,
         columns=columns,
         figures=figures,
-        specs={figure.key: figure.spec for figure in figures},
     )

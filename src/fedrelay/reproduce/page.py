@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from plotly.offline import get_plotlyjs
-
 from fedrelay.report.figures import Figure
+from fedrelay.report.rendering import rendered
 from fedrelay.reproduce import markdown
 from fedrelay.reproduce.beside import Cell, Part, ours_text, paper_text
 from fedrelay.reproduce.outcome import Head, Outcome
@@ -35,17 +33,10 @@ class Sheet:
 
 def html(outcome: Outcome, figures: Sequence[Figure]) -> str:
     """The whole page; names and notes are text, whatever they contain."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("fedrelay.reproduce", "template"), PackageLoader("fedrelay.report", "template")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("item.html").render(
-        plotly=get_plotlyjs() if figures else "",
+    return rendered(
+        "item.html",
+        figures,
+        package="fedrelay.reproduce",
         outcome=outcome,
         told=told(outcome),
         remarks=markdown.remarks_of(outcome),
@@ -53,7 +44,6 @@ def html(outcome: Outcome, figures: Sequence[Figure]) -> str:
         sheets=[sheet_of(part, outcome.columns) for part in outcome.parts],
         columns=outcome.columns,
         figures=figures,
-        specs={figure.key: figure.spec for figure in figures},
     )
 
 
