@@ -64,7 +64,7 @@ PAYLOADS: dict[str, Callable[[], bytes]] = {
     "runpy": lambda: b"\x80\x02crunpy\n_run_code\n" + text(CODE) + b"}\x86R.",
     "STACK_GLOBAL": lambda: b"\x80\x04" + short("os") + short("mkdir") + b"\x93" + short(MARK) + b"\x85R.",
     "STACK_GLOBAL of a dotted name": lambda: (
-        b"\x80\x04" + short("fedrelay.files") + short("os.mkdir") + b"\x93" + short(MARK) + b"\x85R."
+        b"\x80\x04" + short("fedrelay.system.files") + short("os.mkdir") + b"\x93" + short(MARK) + b"\x85R."
     ),
     "INST": lambda: b"(S'" + MARK.encode() + b"'\nios\nmkdir\n.",
     "OBJ": lambda: b"(cos\nmkdir\nS'" + MARK.encode() + b"'\no.",

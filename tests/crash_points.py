@@ -19,8 +19,8 @@ from typing import Any
 
 import faults
 
-from fedrelay import files
 from fedrelay.cli import main
+from fedrelay.system import files
 
 COMMON = """
 rounds = 2

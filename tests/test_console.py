@@ -6,7 +6,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay.console import PlainConsole
+from fedrelay.system.console import PlainConsole
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from fedrelay import files
 from fedrelay.config.experiment import blocked
+from fedrelay.system import files
 
 
 def test_a_file_is_written_in_place_of_the_old_one_and_nothing_else_is_left(tmp_path):
@@ -38,7 +38,7 @@ def test_a_process_that_is_killed_leaves_the_old_file(tmp_path):
     path.write_bytes(b"old")
     code = f"""
 import os, pathlib, signal
-from fedrelay import files
+from fedrelay.system import files
 from fedrelay.config.experiment import blocked
 with files.writing(pathlib.Path({str(path)!r})) as file:
     file.write(b"half of the n")

@@ -1,6 +1,6 @@
 """fedrelay: federated learning on unlike clients, by who trains after whom."""
 
-from fedrelay.processes import startup  # noqa: F401 (first: Ctrl-C while all this is imported shows no traceback)
+from fedrelay.system import startup  # noqa: F401 (first: Ctrl-C while all this is imported shows no traceback)
 
 # isort: split
 from fedrelay import (

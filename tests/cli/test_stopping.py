@@ -16,7 +16,7 @@ from needs import posix
 from test_main import FILE, wait_for_rounds
 
 from fedrelay import cli
-from fedrelay.processes.stopping import Stopping
+from fedrelay.system.stopping import Stopping
 
 pytestmark = posix
 COMMAND = [sys.executable, "-m", "fedrelay.cli"]
@@ -75,7 +75,7 @@ def test_ctrl_c_while_the_program_is_imported_ends_it_with_a_line(how, tmp_path)
     said = []
     for line in process.stderr:  # torch alone takes most of a second from here
         said.append(line)
-        if "fedrelay.processes.startup" in line:
+        if "fedrelay.system.startup" in line:
             break
     os.killpg(process.pid, signal.SIGINT)
     err = "".join(said) + ended(process)
@@ -158,7 +158,7 @@ def test_only_the_first_is_raised_and_one_that_python_swallowed_comes_again():
 
 SWALLOWED = """
 import sys, signal, time
-from fedrelay.processes.stopping import stoppable
+from fedrelay.system.stopping import stoppable
 
 class Last:
     def __del__(self):

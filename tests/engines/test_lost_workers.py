@@ -19,12 +19,13 @@ import torch
 from needs import posix
 from test_pool import SEED, Count, chains, federation, pids, told  # noqa: F401 (a fixture)
 
-from fedrelay import BadInput, RunFailed, Task, processes
+from fedrelay import BadInput, RunFailed, Task
 from fedrelay.engines import Inline, Pool, packing
 from fedrelay.engines.pool.dispatch import Bundles, Stacks
 from fedrelay.engines.shared_folder import Folder
 from fedrelay.models import Quadratic
-from fedrelay.processes import Patience, Watch
+from fedrelay.system import processes
+from fedrelay.system.processes import Patience, Watch
 from fedrelay.types import Work
 
 pytestmark = posix

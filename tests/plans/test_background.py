@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Sgd, Task, advance, processes, start, train
+from fedrelay import BadInput, Federation, Sgd, Task, advance, start, train
 from fedrelay.algorithms import fedgsp
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
@@ -26,6 +26,7 @@ from fedrelay.plans.background import _side_process, in_process, in_thread
 from fedrelay.plans.grouping.distances import Euclidean
 from fedrelay.plans.grouping.groups import random_groups
 from fedrelay.plans.grouping.icg import Icg
+from fedrelay.system import processes
 from fedrelay.types import Algorithm, Report, Work
 
 

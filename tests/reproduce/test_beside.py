@@ -7,12 +7,12 @@ import math
 import pytest
 from example_item import tables
 
-from fedrelay.reproduce import beside, markdown
-from fedrelay.reproduce.beside import Cell
-from fedrelay.reproduce.finished import Finished, Reading
-from fedrelay.reproduce.item import Claim, Paper, Place, Printed
-from fedrelay.reproduce.outcome import dumped, outcome_of, read
-from fedrelay.reproduce.reading import item_of
+from fedrelay.studies.reproduce import beside, markdown
+from fedrelay.studies.reproduce.beside import Cell
+from fedrelay.studies.reproduce.finished import Finished, Reading
+from fedrelay.studies.reproduce.item import Claim, Paper, Place, Printed
+from fedrelay.studies.reproduce.outcome import dumped, outcome_of, read
+from fedrelay.studies.reproduce.reading import item_of
 
 
 def claim(order, count=2, **more):

@@ -21,11 +21,11 @@ from fedrelay.config.method import build_method, usual_of
 from fedrelay.data import PARTITIONS
 from fedrelay.engines import ENGINES
 from fedrelay.models import MODELS
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.item import SCALES, Item
 from fedrelay.runs.loop import check_rounds
 from fedrelay.runs.summary import Evaluate
 from fedrelay.studies import compare, groupings
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.item import SCALES, Item
 
 IMAGES = {
     "cifar10": ([3, 32, 32], 10),

@@ -10,9 +10,9 @@ import pytest
 from example_item import tables, written
 
 from fedrelay.cli import main
-from fedrelay.reproduce import carry_out, dry_run, library
-from fedrelay.reproduce.reading import read
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce import carry_out, dry_run, library
+from fedrelay.studies.reproduce.reading import read
 
 
 @pytest.fixture

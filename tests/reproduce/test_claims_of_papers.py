@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from fedrelay.reproduce import library
-from fedrelay.reproduce.beside import Cell, verdict_of
-from fedrelay.reproduce.item import Printed
+from fedrelay.studies.reproduce import library
+from fedrelay.studies.reproduce.beside import Cell, verdict_of
+from fedrelay.studies.reproduce.item import Printed
 
 CLAIMS = [
     pytest.param(item, claim, id=f"{name} {number}")

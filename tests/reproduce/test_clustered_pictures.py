@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fedrelay.reproduce import library
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.pictures import PICTURES
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.studies.reproduce import library
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.pictures import PICTURES
 
 NONE = dict.fromkeys(DIRECTIONS, 0)
 

@@ -10,12 +10,12 @@ import pytest
 
 from fedrelay.cli import main
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished, Reading
-from fedrelay.reproduce.measures import MEASURES
-from fedrelay.reproduce.reading import column_of
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.summary import Evaluate, summarise
+from fedrelay.studies.reproduce.finished import Finished, Reading
+from fedrelay.studies.reproduce.measures import MEASURES
+from fedrelay.studies.reproduce.reading import column_of
 
 FOUND = Finished(figures={"clients": ({"cpd": 0.5}, {"cpd": 0.4}), "groups": ({"cpd": 0.1}, {"cpd": None})})
 SENT = dict.fromkeys(("server_to_client", "client_to_server", "client_to_client"), 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedrelay.reproduce.beside import Cell, unsure, verdict_of
-from fedrelay.reproduce.item import Claim, Place
+from fedrelay.studies.reproduce.beside import Cell, unsure, verdict_of
+from fedrelay.studies.reproduce.item import Claim, Place
 
 
 def claim(order: str, by: float = 0.0) -> Claim:

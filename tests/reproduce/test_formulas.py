@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.formulas import value_of
+from fedrelay.studies.reproduce.formulas import value_of
 
 SYMBOLS = {"K": 500.0, "C": 0.2, "N_S": 50.0}
 

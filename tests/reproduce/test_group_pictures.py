@@ -6,12 +6,12 @@ import plotly.graph_objects
 import pytest
 
 from fedrelay.cli import main
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.carry_out import gather
-from fedrelay.reproduce.finished import Finished, Reading
-from fedrelay.reproduce.measures import MEASURES
-from fedrelay.reproduce.pictures import drawn
 from fedrelay.studies.groupings import results
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.carry_out import gather
+from fedrelay.studies.reproduce.finished import Finished, Reading
+from fedrelay.studies.reproduce.measures import MEASURES
+from fedrelay.studies.reproduce.pictures import drawn
 
 ALONE = {
     f"{epochs} epochs alone": ({"epochs": epochs, "norm": norm},) for epochs, norm in ((1, 10.0), (5, 6.0), (10, 5.0))

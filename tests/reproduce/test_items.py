@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedrelay.cli import main
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.item import SCALES
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.item import SCALES
 
 NAMES = library.names()
 

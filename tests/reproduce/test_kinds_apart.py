@@ -9,10 +9,10 @@ import pytest
 
 from fedrelay.cli import main
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.kinds_apart import kinds_apart
 from fedrelay.studies.groupings.apart import Apart
 from fedrelay.studies.groupings.results import drawn
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.kinds_apart import kinds_apart
 
 
 def told(matrix) -> dict:

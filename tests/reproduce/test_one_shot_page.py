@@ -10,8 +10,8 @@ import pytest
 
 from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
-from fedrelay.reproduce.one_shot_page import PANELS, PARTS, found, printed, renewed
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce.one_shot_page import PANELS, PARTS, found, printed, renewed
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "one-shot.md"
@@ -37,7 +37,7 @@ def study(folder: Path, **accuracies: tuple[float, ...]) -> Path:
 
 def test_the_formulas_of_the_document_are_up_to_date():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert renewed(text) == text, "run: python -m fedrelay.reproduce.one_shot_page docs/one-shot.md"
+    assert renewed(text) == text, "run: python -m fedrelay.studies.reproduce.one_shot_page docs/one-shot.md"
     assert "| 415.8 |" in text  # FedELMY 2024, Fig. 5
 
 

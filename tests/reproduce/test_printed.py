@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrelay.reproduce import library
-from fedrelay.reproduce.item import Item
+from fedrelay.studies.reproduce import library
+from fedrelay.studies.reproduce.item import Item
 
 TEXTS = Path(__file__).parents[3] / "shared" / "papers"
 NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")

@@ -6,9 +6,9 @@ import pytest
 from example_item import TABLES, tables, written
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.item import Paper, Place
-from fedrelay.reproduce.reading import item_of, read
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.item import Paper, Place
+from fedrelay.studies.reproduce.reading import item_of, read
 
 
 def of(content):

@@ -9,11 +9,11 @@ import pytest
 from example_item import tables
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import results_page
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Paper, Printed
-from fedrelay.reproduce.outcome import dumped, outcome_of
-from fedrelay.reproduce.reading import item_of
+from fedrelay.studies.reproduce import results_page
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.item import Paper, Printed
+from fedrelay.studies.reproduce.outcome import dumped, outcome_of
+from fedrelay.studies.reproduce.reading import item_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAPER = Paper("x", "On x", "A and B", 2020, "X 2020", "arXiv:1")
@@ -119,7 +119,7 @@ def test_a_document_without_a_place_is_refused():
 def test_the_documents_of_the_repository_are_up_to_date():
     papers = results_page.gathered(DOCS / "results")
     text = (DOCS / "results.md").read_text(encoding="utf-8")
-    remedy = "run python -m fedrelay.reproduce.results_page docs/results.md docs/results"
+    remedy = "run python -m fedrelay.studies.reproduce.results_page docs/results.md docs/results"
     assert results_page.renewed(text, papers) == text, remedy
     for paper, several in papers:
         page = (DOCS / "results" / f"{paper.name}.md").read_text(encoding="utf-8")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fedrelay import BadInput
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.measures import MEASURES
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.measures import MEASURES
 
 NONE = dict.fromkeys(DIRECTIONS, 0)
 

@@ -8,8 +8,8 @@ import pytest
 
 from fedrelay.cli import main
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, scales
-from fedrelay.reproduce.reading import read
+from fedrelay.studies.reproduce import library, scales
+from fedrelay.studies.reproduce.reading import read
 
 BASE = """
 title = "a table"

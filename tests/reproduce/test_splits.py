@@ -7,9 +7,9 @@ from rich.console import Console
 
 from fedrelay import BadInput
 from fedrelay.data import digits
-from fedrelay.reproduce import splits_study
-from fedrelay.reproduce.studies import STUDIES
-from fedrelay.reproduce.study import Setting
+from fedrelay.studies.reproduce import splits_study
+from fedrelay.studies.reproduce.studies import STUDIES
+from fedrelay.studies.reproduce.study import Setting
 
 QUIET = Setting(Console(quiet=True))
 TABLES = {

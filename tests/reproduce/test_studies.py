@@ -7,10 +7,10 @@ from example_item import TABLES
 from rich.console import Console
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import feature_study
-from fedrelay.reproduce.studies import STUDIES
-from fedrelay.reproduce.study import Setting
 from fedrelay.studies import features
+from fedrelay.studies.reproduce import feature_study
+from fedrelay.studies.reproduce.studies import STUDIES
+from fedrelay.studies.reproduce.study import Setting
 
 BASE = {key: value for key, value in TABLES["experiment"].items() if key not in ("runs", "algorithm")}
 QUIET = Setting(Console(quiet=True))

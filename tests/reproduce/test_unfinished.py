@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from example_item import tables
 
-from fedrelay.reproduce import markdown
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Paper
-from fedrelay.reproduce.measures import SpeedUp
-from fedrelay.reproduce.outcome import dumped, outcome_of, read
-from fedrelay.reproduce.reading import column_of, item_of
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.studies.reproduce import markdown
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.item import Paper
+from fedrelay.studies.reproduce.measures import SpeedUp
+from fedrelay.studies.reproduce.outcome import dumped, outcome_of, read
+from fedrelay.studies.reproduce.reading import column_of, item_of
 
 NONE = dict.fromkeys(DIRECTIONS, 0)
 

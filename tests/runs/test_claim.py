@@ -10,11 +10,12 @@ import pytest
 from needs import posix
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Recorder, RunFailed, Task, files
+from fedrelay import BadInput, Federation, Recorder, RunFailed, Task
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Iid, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Logistic
+from fedrelay.system import files
 
 
 def recorder(folder, rounds=3, **more):

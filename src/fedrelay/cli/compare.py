@@ -9,9 +9,9 @@ from typing import Any
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
-from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput
 from fedrelay.studies import compare, compared, trials, tune
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

@@ -12,11 +12,11 @@ from fedrelay import config
 from fedrelay.cli import targets
 from fedrelay.config import schema
 from fedrelay.config.federation import DATA, federate
-from fedrelay.console import PlainConsole
 from fedrelay.data import Federation, describe, heatmap, rendered, save_split
 from fedrelay.data.download import get
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from fedrelay import config
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
-from fedrelay.console import PlainConsole
 from fedrelay.studies import groupings as laboratory
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

@@ -22,12 +22,12 @@ from fedrelay.cli import reproduce as cli_reproduce
 from fedrelay.cli import targets
 from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
-from fedrelay.console import PlainConsole
-from fedrelay.processes import stopping
-from fedrelay.processes.stopping import stoppable
-from fedrelay.processes.streams import Unwritable, guarded
 from fedrelay.report.progress import follow
 from fedrelay.studies import demo
+from fedrelay.system import stopping
+from fedrelay.system.console import PlainConsole
+from fedrelay.system.stopping import stoppable
+from fedrelay.system.streams import Unwritable, guarded
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

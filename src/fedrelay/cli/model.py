@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fedrelay import files
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
-from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput
 from fedrelay.runs.results import table
 from fedrelay.studies import features
 from fedrelay.studies.export import export
 from fedrelay.studies.predict import predict
+from fedrelay.system import files
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

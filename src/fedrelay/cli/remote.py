@@ -14,10 +14,10 @@ from rich.table import Table
 from fedrelay import config, report
 from fedrelay.cli import data as cli_data
 from fedrelay.cli.words import shortened
-from fedrelay.console import PlainConsole
 from fedrelay.engines.remote import Patience
 from fedrelay.errors import BadInput
 from fedrelay.report.progress import follow
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

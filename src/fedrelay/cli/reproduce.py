@@ -11,12 +11,12 @@ from rich.text import Text
 from fedrelay.cli import data as cli_data
 from fedrelay.cli import targets
 from fedrelay.cli.words import FAILED, WRONG
-from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import carry_out, dry_run, library, markdown, scales
-from fedrelay.reproduce.item import SCALES, Item
-from fedrelay.reproduce.outcome import Outcome
-from fedrelay.reproduce.study import Setting
+from fedrelay.studies.reproduce import carry_out, dry_run, library, markdown, scales
+from fedrelay.studies.reproduce.item import SCALES, Item
+from fedrelay.studies.reproduce.outcome import Outcome
+from fedrelay.studies.reproduce.study import Setting
+from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrelay import files
 from fedrelay.config import catalogue, extensions, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
@@ -28,6 +27,7 @@ from fedrelay.runs.latency import Latency
 from fedrelay.runs.loop import adapted, check_rounds
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
+from fedrelay.system import files
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm, Engine
 

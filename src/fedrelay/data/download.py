@@ -20,12 +20,12 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from fedrelay import files
-from fedrelay.console import PlainConsole
 from fedrelay.data.archives import sweep, unpack
 from fedrelay.data.locate import data_folder, ways
 from fedrelay.data.sources import FileSource, Remote, named
 from fedrelay.errors import BadInput, RunFailed
+from fedrelay.system import files
+from fedrelay.system.console import PlainConsole
 
 CHUNK = 1 << 18
 PATIENCE = 30.0  # seconds without a byte

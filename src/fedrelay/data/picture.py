@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay import files
 from fedrelay.data.federation import Federation
 from fedrelay.data.heterogeneity import Floats, Spread, describe, label_mixes
+from fedrelay.system import files
 
 MOST_COLUMNS = 200
 MOST_CLASSES = 200

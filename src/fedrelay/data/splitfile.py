@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrelay import files
 from fedrelay.data.federation import Federation, Source
 from fedrelay.data.nests import leaves
 from fedrelay.errors import BadInput
+from fedrelay.system import files
 
 FORMAT = 1
 UNREADABLE: tuple[type[Exception], ...] = (

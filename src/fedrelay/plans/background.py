@@ -24,8 +24,8 @@ from functools import lru_cache
 from threading import Event, Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
-from fedrelay import processes
-from fedrelay.processes import deaf_to_interrupts
+from fedrelay.system import processes
+from fedrelay.system.processes import deaf_to_interrupts
 
 LOG = logging.getLogger("fedrelay")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from fedrelay import config, files
+from fedrelay import config
 from fedrelay.data import Federation
 from fedrelay.data.own.brought import Brought
 from fedrelay.engines.remote.messages import Failed, Request
@@ -26,6 +26,7 @@ from fedrelay.remote.grpc_client import Connection
 from fedrelay.remote.policy import Policy, SentLog
 from fedrelay.remote.reception import EXPERIMENT, need
 from fedrelay.remote.works import works_of
+from fedrelay.system import files
 
 LOG = logging.getLogger("fedrelay")
 

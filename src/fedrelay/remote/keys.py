@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedrelay import files
 from fedrelay.errors import BadInput, within
+from fedrelay.system import files
 
 AUTHORITY, SERVER, CLIENT, CLIENTS, KITS = "authority", "server", "client", "clients.json", "clients"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

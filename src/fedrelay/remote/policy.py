@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from fedrelay import config, files
+from fedrelay import config
 from fedrelay.config import schema
 from fedrelay.config.method import names_of
 from fedrelay.data.own.brought import TABLE
 from fedrelay.engines.remote.messages import Done, Failed, Request
 from fedrelay.errors import BadInput
 from fedrelay.plans.sampling.target import Census
+from fedrelay.system import files
 from fedrelay.types import Trait, Tree, Work
 from fedrelay.visits.traits import TRAITS
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import draws, figures, judged, measures, over_clients, pools, tables
 from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.report.rendering import rendered
 from fedrelay.runs.folder import Run, load
+from fedrelay.system import files
 
 MEANS = (5, 10, 25, 50, 100)
 """Rounds over which a page can average its curves: FedSeq's published code has 5, clustered sampling 2021 50."""

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.report import measures
 from fedrelay.runs.folder import Run, load
 from fedrelay.runs.results import read_clients, rows_of, table
+from fedrelay.system import files
 
 Row = dict[str, Any]
 Folders = Path | str | Sequence[Path | str]

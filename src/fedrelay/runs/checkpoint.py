@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs.contents import RECORDS, check, state_of, tree
 from fedrelay.runs.costs import size_of
 from fedrelay.runs.json_files import Damaged
 from fedrelay.runs.rounds import Noted
+from fedrelay.system import files
 from fedrelay.types import State, Tree
 
 FOLDER = "checkpoint"

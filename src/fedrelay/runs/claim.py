@@ -17,10 +17,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fedrelay import files
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.runs import checkpoint, underway
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS
+from fedrelay.system import files
 
 LOCK = ".lock"
 

@@ -13,7 +13,6 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs import checkpoint
 from fedrelay.runs.json_files import (
@@ -35,6 +34,7 @@ from fedrelay.runs.json_files import (
 )
 from fedrelay.runs.log import RoundLog, Summary, nothing
 from fedrelay.runs.rounds import kept, read_rounds
+from fedrelay.system import files
 
 ROUNDS, SUMMARY, CONFIG = "rounds.jsonl", "summary.json", "config.toml"
 CLIENTS, CLIENTS_TABLE, QUALITY = "clients.json", "clients.csv", "quality.json"

@@ -13,7 +13,6 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs.json_files import (
     Check,
@@ -32,6 +31,7 @@ from fedrelay.runs.json_files import (
     read,
 )
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed, nothing
+from fedrelay.system import files
 
 MEASURED = ("accuracy", "loss")
 """Metrics that have a place of their own in a line; all others are together under `metrics`."""

@@ -14,10 +14,10 @@ from typing import IO
 
 import torch
 
-from fedrelay import files
 from fedrelay.errors import say_once
 from fedrelay.runs import checkpoint, contents
 from fedrelay.runs.json_files import Damaged
+from fedrelay.system import files
 from fedrelay.types import Tree, Underway
 
 FOLDER = "underway"

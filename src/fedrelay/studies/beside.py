@@ -13,9 +13,9 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 from fedrelay.engines.pool.dispatch import cores, share_cores
-from fedrelay.processes import deaf_to_interrupts, undisturbed
-from fedrelay.processes.stopping import stoppable
-from fedrelay.processes.streams import guarded
+from fedrelay.system.processes import deaf_to_interrupts, undisturbed
+from fedrelay.system.stopping import stoppable
+from fedrelay.system.streams import guarded
 
 T = TypeVar("T")
 

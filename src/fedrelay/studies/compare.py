@@ -22,9 +22,8 @@ from typing import Any
 
 from rich.console import Console
 
-from fedrelay import config, files, report
+from fedrelay import config, report
 from fedrelay.config import schema
-from fedrelay.console import PlainConsole
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
@@ -37,6 +36,8 @@ from fedrelay.studies.compared import Bases, Row, headline, markdown, shares_of
 from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
+from fedrelay.system import files
+from fedrelay.system.console import PlainConsole
 
 EXTRA = ("runs", "seeds", "reference", "baseline", "parallelism_baseline")
 

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from fedrelay import files
 from fedrelay.errors import BadInput
 from fedrelay.runs.folder import MODEL, MODEL_FACTS
 from fedrelay.runs.output import Trained
 from fedrelay.studies.loading import load_trained
+from fedrelay.system import files
 
 Form: TypeAlias = Literal["onnx", "torchscript", "state_dict"]
 

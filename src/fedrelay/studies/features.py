@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fedrelay import config, files, seeds
+from fedrelay import config, seeds
 from fedrelay.config.federation import DATA, federate
 from fedrelay.data.federation import Federation
 from fedrelay.data.holdout import own_tests
@@ -27,6 +27,7 @@ from fedrelay.report.sheet import Column, sheet
 from fedrelay.runs.folder import CONFIG, load, read_config
 from fedrelay.runs.output import Trained
 from fedrelay.studies.loading import load_trained
+from fedrelay.system import files
 from fedrelay.tasks import EVALUATION_BATCH
 
 POINTS = 1000

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from fedrelay import config, files, report
+from fedrelay import config, report
 from fedrelay.errors import BadInput, DroppedClients, RunFailed, within
 from fedrelay.report.figures import Figure
 from fedrelay.runs import checkpoint
@@ -31,6 +31,7 @@ from fedrelay.studies.beside import submit, workers
 from fedrelay.studies.claims import SWEEP, claim
 from fedrelay.studies.names import refuse_links
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
+from fedrelay.system import files
 from fedrelay.tasks import Workspaces
 
 RUNGS = (0.25, 0.5, 1.0)

@@ -11,9 +11,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay import files
 from fedrelay.data.locate import cache_folder
 from fedrelay.errors import BadInput
+from fedrelay.system import files
 
 Arrays = dict[str, NDArray[Any]]
 VERSION = 1  # of what is stored; a cache of another version is made anew

@@ -19,7 +19,7 @@ from fedrelay.engines.pool import worker
 from fedrelay.engines.pool.signs import NOWHERE, Signs
 from fedrelay.engines.pool.worker import Job, Reply
 from fedrelay.errors import RunFailed
-from fedrelay.processes import Watch, deaf_to_interrupts
+from fedrelay.system.processes import Watch, deaf_to_interrupts
 
 MOST_NAMED = 10
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
 
-from fedrelay import processes
 from fedrelay.engines.packing import CannotBeSent, Packed, Sender, pack
 from fedrelay.engines.pool.process import Worker
 from fedrelay.engines.pool.worker import Job, Reply, Round
 from fedrelay.engines.relay import LOG, Simulation
 from fedrelay.engines.shared_folder import Folder
 from fedrelay.errors import RunFailed
-from fedrelay.processes import undisturbed
+from fedrelay.system import processes
+from fedrelay.system.processes import undisturbed
 
 
 def pack_whole(simulation: Simulation) -> Packed:

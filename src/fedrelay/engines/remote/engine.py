@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrelay import files
 from fedrelay.data.federation import Sent
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, operator_threads
@@ -20,6 +19,7 @@ from fedrelay.engines.remote.messages import Held, Hop, Totals
 from fedrelay.engines.remote.relaying import Pending, Relaying
 from fedrelay.engines.remote.wire import Came, Event, Gone, Wire
 from fedrelay.errors import BadInput, say_once, within
+from fedrelay.system import files
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from fedrelay import files
 from fedrelay.data.federation import ClientData
 from fedrelay.engines.relay import attempt, operator_threads
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Request, baton_of
 from fedrelay.engines.remote.trees import Malformed, decode, encode
+from fedrelay.system import files
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Drop, Tree, Vector, Visit, Work
 

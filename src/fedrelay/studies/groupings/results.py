@@ -14,7 +14,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedrelay import files
 from fedrelay.data.picture import fewer_classes
 from fedrelay.report.figures import Figure, Spec
 from fedrelay.report.sheet import Column, sheet
@@ -24,6 +23,7 @@ from fedrelay.studies.groupings.apart import Apart
 from fedrelay.studies.groupings.pictures import boxes, heat_maps
 from fedrelay.studies.groupings.study import Counts, Findings, Made, Pretrained
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.system import files
 
 MOST_GROUPS = 100
 MOST_CLASSES = 100

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from fedrelay.reproduce import scales
-from fedrelay.reproduce.finished import Finished, Reading, by_seed
-from fedrelay.reproduce.item import Claim, Column, Item, Place, Printed
-from fedrelay.reproduce.relative import other_rows, stays
-from fedrelay.reproduce.study import seeds_of
 from fedrelay.runs.folder import Run
+from fedrelay.studies.reproduce import scales
+from fedrelay.studies.reproduce.finished import Finished, Reading, by_seed
+from fedrelay.studies.reproduce.item import Claim, Column, Item, Place, Printed
+from fedrelay.studies.reproduce.relative import other_rows, stays
+from fedrelay.studies.reproduce.study import seeds_of
 
 Verdict = Literal["held", "not held", "not tried"]
 FIRST = ("highest", "lowest")

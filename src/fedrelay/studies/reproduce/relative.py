@@ -8,9 +8,9 @@ from typing import Any
 
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished, Reading, by_seed
-from fedrelay.reproduce.measures import Measure, SpeedUp, To
-from fedrelay.reproduce.round_measures import AtRound
+from fedrelay.studies.reproduce.finished import Finished, Reading, by_seed
+from fedrelay.studies.reproduce.measures import Measure, SpeedUp, To
+from fedrelay.studies.reproduce.round_measures import AtRound
 
 
 def times(own: float, other: float) -> float | None:

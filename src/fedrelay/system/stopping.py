@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from fedrelay.processes import STOPS
+from fedrelay.system.processes import STOPS
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

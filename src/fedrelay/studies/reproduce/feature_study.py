@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from fedrelay import config, files
+from fedrelay import config
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
 from fedrelay.report.figures import Figure
 from fedrelay.report.scatter import Cloud, cloud_figure
-from fedrelay.reproduce import runs_study
-from fedrelay.reproduce.finished import Figures, Finished
-from fedrelay.reproduce.study import Setting, Study, Tables
 from fedrelay.runs.folder import SUMMARY
 from fedrelay.studies import compare, features
+from fedrelay.studies.reproduce import runs_study
+from fedrelay.studies.reproduce.finished import Figures, Finished
+from fedrelay.studies.reproduce.study import Setting, Study, Tables
+from fedrelay.system import files
 
 FILE = "features.json"
 """In the folder of the panel: what was found of every finished run."""

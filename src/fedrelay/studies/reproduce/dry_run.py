@@ -10,11 +10,11 @@ from rich.text import Text
 
 from fedrelay import config
 from fedrelay.report.measures import count
-from fedrelay.reproduce.carry_out import Planned
-from fedrelay.reproduce.item import Item
-from fedrelay.reproduce.study import Tables, seeds_of
 from fedrelay.runs.folder import SUMMARY
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce.carry_out import Planned
+from fedrelay.studies.reproduce.item import Item
+from fedrelay.studies.reproduce.study import Tables, seeds_of
 
 FEW, SHARE = 20, 0.2
 """Who takes part where nothing is said: everybody of so few clients, else this share."""

@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol
 
 from fedrelay.errors import BadInput, within
 from fedrelay.report import measures as of_run
-from fedrelay.reproduce.cost_measures import Estimated, Messages
-from fedrelay.reproduce.finished import Figures, Finished, Reading, by_run, by_seed
-from fedrelay.reproduce.round_measures import ARound, AtRound, InPool, Jump, OverClients
 from fedrelay.runs.folder import Run
 from fedrelay.runs.summary import Evaluate, rounds_to, tests_of
+from fedrelay.studies.reproduce.cost_measures import Estimated, Messages
+from fedrelay.studies.reproduce.finished import Figures, Finished, Reading, by_run, by_seed
+from fedrelay.studies.reproduce.round_measures import ARound, AtRound, InPool, Jump, OverClients
 from fedrelay.tasks import METRICS, Headline
 
 NEVER = Reading()

@@ -10,9 +10,9 @@ from typing import Literal
 
 from fedrelay.errors import within
 from fedrelay.report import measures as of_run
-from fedrelay.reproduce.finished import Finished, Reading, by_run
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
+from fedrelay.studies.reproduce.finished import Finished, Reading, by_run
 
 Points = list[tuple[int, float]]
 """Rounds, each with its value."""

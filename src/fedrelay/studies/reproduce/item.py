@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fedrelay.reproduce.measures import Measure
-from fedrelay.reproduce.studies import STUDIES
-from fedrelay.reproduce.study import Study
+from fedrelay.studies.reproduce.measures import Measure
+from fedrelay.studies.reproduce.studies import STUDIES
+from fedrelay.studies.reproduce.study import Study
 
 Tables = Mapping[str, Any]
 UNITS = {

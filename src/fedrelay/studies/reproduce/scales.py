@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedrelay.reproduce.item import Item, Scale
 from fedrelay.studies.overrides import merged
+from fedrelay.studies.reproduce.item import Item, Scale
 
 
 def scale_of(item: Item, name: str) -> Scale:

@@ -9,9 +9,9 @@ from html import escape
 from typing import Any
 
 from fedrelay.report.figures import COLOURS, Figure, Spec, axes, shortened
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.groups_study import after
-from fedrelay.reproduce.item import Column, Item
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.groups_study import after
+from fedrelay.studies.reproduce.item import Column, Item
 
 VALUE = re.compile(r"(.+) = (-?\d+(?:\.\d+)?)")
 """The name of a row that is one value of a setting."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedrelay.reproduce.beside import TIMES, Cell, Judged, Line, Part, number_text, ours_text, paper_text
-from fedrelay.reproduce.outcome import Head, Outcome
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.reproduce.beside import TIMES, Cell, Judged, Line, Part, number_text, ours_text, paper_text
+from fedrelay.studies.reproduce.outcome import Head, Outcome
 
 MARK = "≠"
 """After a difference that is more than the spread."""

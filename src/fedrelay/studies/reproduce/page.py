@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fedrelay.report.figures import Figure
 from fedrelay.report.rendering import rendered
-from fedrelay.reproduce import markdown
-from fedrelay.reproduce.beside import Cell, Part, ours_text, paper_text
-from fedrelay.reproduce.outcome import Head, Outcome
+from fedrelay.studies.reproduce import markdown
+from fedrelay.studies.reproduce.beside import Cell, Part, ours_text, paper_text
+from fedrelay.studies.reproduce.outcome import Head, Outcome
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def html(outcome: Outcome, figures: Sequence[Figure]) -> str:
     return rendered(
         "item.html",
         figures,
-        package="fedrelay.reproduce",
+        package="fedrelay.studies.reproduce",
         outcome=outcome,
         told=told(outcome),
         remarks=markdown.remarks_of(outcome),

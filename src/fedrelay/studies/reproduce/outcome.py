@@ -11,10 +11,10 @@ from typing import Any
 
 from fedrelay import __version__
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import scales
-from fedrelay.reproduce.beside import Cell, Judged, Line, Part, judged, parts_of
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Item, Place
+from fedrelay.studies.reproduce import scales
+from fedrelay.studies.reproduce.beside import Cell, Judged, Line, Part, judged, parts_of
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.item import Item, Place
 
 
 @dataclass(frozen=True)

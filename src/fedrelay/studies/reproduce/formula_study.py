@@ -12,9 +12,9 @@ from typing import Any
 
 from fedrelay import config
 from fedrelay.config import schema
-from fedrelay.reproduce.finished import Figures, Finished
-from fedrelay.reproduce.study import Setting, Study, Tables
 from fedrelay.runs.one_pass import PASSES
+from fedrelay.studies.reproduce.finished import Figures, Finished
+from fedrelay.studies.reproduce.study import Setting, Study, Tables
 
 KEYS = ("method", "clients", "model")
 

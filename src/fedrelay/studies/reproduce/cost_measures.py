@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedrelay.report import measures as of_run
-from fedrelay.reproduce.finished import Finished, Reading, by_run
 from fedrelay.runs.folder import Run
+from fedrelay.studies.reproduce.finished import Finished, Reading, by_run
 
 Direction = Literal["server_to_client", "client_to_server", "client_to_client", "total"]
 

@@ -12,15 +12,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedrelay import config, files
+from fedrelay import config
 from fedrelay.config.federation import federate
 from fedrelay.data.heterogeneity import describe
 from fedrelay.errors import BadInput
 from fedrelay.report.figures import Figure, Spec, axes
-from fedrelay.reproduce.finished import Figures, Finished
-from fedrelay.reproduce.runs_study import chosen_runs, run_names
-from fedrelay.reproduce.study import Setting, Study, Tables
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce.finished import Figures, Finished
+from fedrelay.studies.reproduce.runs_study import chosen_runs, run_names
+from fedrelay.studies.reproduce.study import Setting, Study, Tables
+from fedrelay.system import files
 
 FILE = "splits.json"
 """In the folder of the panel: what was found of every split."""

@@ -14,9 +14,9 @@ from typing import Any
 from fedrelay import config
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, seeds_of
 from fedrelay.studies import trials, tune
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.study import Setting, Study, Tables, all_rows, seeds_of
 
 KEYS = ("over", "to_the_end")
 

@@ -11,13 +11,13 @@ from typing import Any
 from fedrelay import config
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import formulas, scales
-from fedrelay.reproduce.item import ORDERS, SCALES, UNITS, Claim, Column, Item, Paper, Place, Printed, Scale
-from fedrelay.reproduce.measures import MEASURES
-from fedrelay.reproduce.pictures import PICTURES
-from fedrelay.reproduce.relative import RELATIONS, other_rows, set_beside
-from fedrelay.reproduce.same_runs import taken_over
-from fedrelay.reproduce.studies import STUDIES
+from fedrelay.studies.reproduce import formulas, scales
+from fedrelay.studies.reproduce.item import ORDERS, SCALES, UNITS, Claim, Column, Item, Paper, Place, Printed, Scale
+from fedrelay.studies.reproduce.measures import MEASURES
+from fedrelay.studies.reproduce.pictures import PICTURES
+from fedrelay.studies.reproduce.relative import RELATIONS, other_rows, set_beside
+from fedrelay.studies.reproduce.same_runs import taken_over
+from fedrelay.studies.reproduce.studies import STUDIES
 
 Tables = Mapping[str, Any]
 PAPER_FILE = "paper.toml"

@@ -1,9 +1,9 @@
 """The results in the documents: docs/results.md has the claims that were tried, docs/results/PAPER.md all, and tables.
 
-`python -m fedrelay.reproduce.results_page docs/results.md docs/results` renews them from the results that are kept
-there (docs/results/PAPER/ITEM.json); with a folder of finished items after it (`runs/reproduce`), those are taken over
-first. What a smoke run came to is never taken over: it says nothing. Kept are numbers: claims are judged anew, as the
-item says them now.
+`python -m fedrelay.studies.reproduce.results_page docs/results.md docs/results` renews them from the results that are
+kept there (docs/results/PAPER/ITEM.json); with a folder of finished items after it (`runs/reproduce`), those are taken
+over first. What a smoke run came to is never taken over: it says nothing. Kept are numbers: claims are judged anew, as
+the item says them now.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, markdown
-from fedrelay.reproduce.beside import Cell, Judged, Line, judged, over_seeds, printed
-from fedrelay.reproduce.item import SCALES, Column, Item, Paper
-from fedrelay.reproduce.outcome import Outcome, outcome_of, read
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.reproduce import library, markdown
+from fedrelay.studies.reproduce.beside import Cell, Judged, Line, judged, over_seeds, printed
+from fedrelay.studies.reproduce.item import SCALES, Column, Item, Paper
+from fedrelay.studies.reproduce.outcome import Outcome, outcome_of, read
 
 PLACE = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
 TRIED = tuple(scale for scale in reversed(SCALES) if scale != "smoke")

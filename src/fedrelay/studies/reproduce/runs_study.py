@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay import config, report
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.study import Setting, Study, Tables
 from fedrelay.runs.folder import CONFIG
 from fedrelay.studies import compare
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.study import Setting, Study, Tables
 
 BASELINES = ("baseline", "parallelism_baseline")
 """What need not be there for others to be run."""

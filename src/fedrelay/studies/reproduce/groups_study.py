@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay import config
-from fedrelay.reproduce.finished import Figures, Finished
-from fedrelay.reproduce.kinds_apart import kinds_apart
-from fedrelay.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
 from fedrelay.studies import groupings
 from fedrelay.studies.groupings import results
 from fedrelay.studies.groupings.request import label_of
+from fedrelay.studies.reproduce.finished import Figures, Finished
+from fedrelay.studies.reproduce.kinds_apart import kinds_apart
+from fedrelay.studies.reproduce.study import Setting, Study, Tables, all_rows, of_seeds
 
 ALONE = "clients alone"
 """The row of the clients before they are grouped."""

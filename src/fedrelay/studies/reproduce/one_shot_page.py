@@ -1,7 +1,7 @@
 """The tables of docs/one-shot.md: what one pass sends, by formulas, and what the studies of it have found.
 
-`python -m fedrelay.reproduce.one_shot_page docs/one-shot.md` renews the formulas; with a folder of finished studies
-after it (`runs`), also the results of those that are there. What is not there is left as it is.
+`python -m fedrelay.studies.reproduce.one_shot_page docs/one-shot.md` renews the formulas; with a folder of finished
+studies after it (`runs`), also the results of those that are there. What is not there is left as it is.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library
 from fedrelay.runs.one_pass import PASSES
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.over_seeds import mean_and_deviation
+from fedrelay.studies.reproduce import library
 
 PAPER_MODEL, CNN = 46.2e6, 4 * 319_242
 """The size of a model in FedELMY's Fig. 5, and that of its CNN for CIFAR-10, in bytes."""

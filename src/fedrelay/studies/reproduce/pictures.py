@@ -9,11 +9,11 @@ from itertools import accumulate
 from fedrelay.report import figures, measures, pools
 from fedrelay.report import over_clients as of_clients
 from fedrelay.report.figures import Figure, Scale
-from fedrelay.reproduce import charts
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Item
 from fedrelay.runs.folder import Run
 from fedrelay.runs.measures import rolling_mean
+from fedrelay.studies.reproduce import charts
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.item import Item
 
 Drawing = Callable[[Sequence[Run], Sequence[str]], list[Figure]]
 """From runs and their names to pictures."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fedrelay.config import schema
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.item import Item, Paper
-from fedrelay.reproduce.reading import PAPER_FILE, read, read_paper
+from fedrelay.studies.reproduce.item import Item, Paper
+from fedrelay.studies.reproduce.reading import PAPER_FILE, read, read_paper
 
 PAPERS = Path(__file__).parent / "papers"
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from fedrelay.errors import BadInput
-from fedrelay.reproduce.finished import Finished
+from fedrelay.studies.reproduce.finished import Finished
 
 Tables = Mapping[str, Any]
 

@@ -8,17 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedrelay import config, files
+from fedrelay import config
 from fedrelay.data.locate import data_folder
 from fedrelay.data.sources import FILES
 from fedrelay.errors import BadInput
-from fedrelay.reproduce import library, markdown, outcome, page, pictures, scales
-from fedrelay.reproduce.finished import Finished
-from fedrelay.reproduce.item import Item
-from fedrelay.reproduce.outcome import Outcome
-from fedrelay.reproduce.study import Setting
 from fedrelay.studies.claims import REPRODUCED, claim
 from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
+from fedrelay.studies.reproduce import library, markdown, outcome, page, pictures, scales
+from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.item import Item
+from fedrelay.studies.reproduce.outcome import Outcome
+from fedrelay.studies.reproduce.study import Setting
+from fedrelay.system import files
 
 ALONE = "runs"
 """The folder of a panel without a name."""
