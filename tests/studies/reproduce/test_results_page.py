@@ -15,7 +15,7 @@ from fedrelay.studies.reproduce.item import Paper, Printed
 from fedrelay.studies.reproduce.outcome import dumped, outcome_of
 from fedrelay.studies.reproduce.reading import item_of
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAPER = Paper("x", "On x", "A and B", 2020, "X 2020", "arXiv:1")
 ITEM = item_of(
     tables(

@@ -12,7 +12,7 @@ import pytest
 from fedrelay.studies.reproduce import library
 from fedrelay.studies.reproduce.item import Item
 
-TEXTS = Path(__file__).parents[3] / "shared" / "papers"
+TEXTS = Path(__file__).parents[4] / "shared" / "papers"
 NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")
 ENTRY = re.compile(rf"{NUMBER.pattern}|(?<!\w)[-–](?!\w)")
 """A number, or the dash of what was not reached."""

@@ -13,7 +13,7 @@ from fedrelay.algorithms import ALGORITHMS
 from fedrelay.studies import compare
 from fedrelay.studies.reproduce.one_shot_page import PANELS, PARTS, found, printed, renewed
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "one-shot.md"
 
 
