@@ -55,6 +55,18 @@ def test_what_is_done_is_not_done_again_and_only_does_the_rest_later(here):
     assert all((folder / "rounds.jsonl").read_bytes() == lines for folder, lines in first.items())
 
 
+def test_a_run_of_another_set_up_is_not_shown_beside_the_papers_numbers(here, capsys):
+    path = str(written(here, tables()))
+    assert main(["reproduce", path, "--out", "out", "--only", "mixed", "--only", "fedavg"]) == 0
+    content = tables()
+    content["experiment"]["local"]["lr"] = 0.1
+    written(here, content)
+    capsys.readouterr()
+    assert main(["reproduce", path, "--out", "out", "--only", "mixed", "--only", "fedseq"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "holds a run of another set-up: local.lr is 0.2 there and 0.1 here; move that folder away" in said
+
+
 def test_stopped_in_the_middle_it_shows_what_is_there_and_goes_on(here, monkeypatch):
     path = str(written(here, tables()))
     whole = compare.run

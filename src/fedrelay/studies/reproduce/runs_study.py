@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay import config, report
-from fedrelay.runs.folder import CONFIG
+from fedrelay.runs.folder import CONFIG, read_config
 from fedrelay.studies import compare
 from fedrelay.studies.reproduce.finished import Finished
+from fedrelay.studies.reproduce.set_up import refuse_another
 from fedrelay.studies.reproduce.study import Setting, Study, Tables
 
 BASELINES = ("baseline", "parallelism_baseline")
@@ -42,9 +43,11 @@ def compared(tables: Tables, folder: Path, name: str, setting: Setting) -> list[
 
 
 def runs_there(tables: Tables, folder: Path) -> Finished:
-    """Every run that has begun, of every seed."""
+    """Every run that has begun, of every seed; one of another set-up is refused."""
     jobs, _ = compare.plan(tables, folder)
     begun = [job for job in jobs if (job.folder / CONFIG).is_file()]
+    for job in begun:
+        refuse_another(job.tables, read_config(job.folder / CONFIG), job.folder)
     names = dict.fromkeys(job.name for job in begun)
     return Finished({name: tuple(report.load(job.folder) for job in begun if job.name == name) for name in names})
 
