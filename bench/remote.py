@@ -1,26 +1,36 @@
-"""What a hop costs with real clients: everything but training, from a request to its answer.
+"""What a hop costs with real clients: everything but training, from a request to its answer, and what it is made of.
 
 Eight clients in processes of their own on loopback, keys and TLS on, chains of four, a model of 0.8 million numbers
 (3.2 MB): `fedrelay serve` and `fedrelay join` as users start them. Beside it, in the same run, an empty gRPC stream
-with the same certificates that carries as many bytes there and back.
+with the same certificates that carries one byte, and as many as a hop, there and back.
 
-    python bench/remote.py --rounds 20
+    python bench/remote.py --rounds 20 --page docs/deploy.md
+    python bench/remote.py --rounds 10 --delay 40      # as at a distance of 40 ms there and back (Linux)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+import distance
+from stream import echoes, own_code
+
+from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.marks import filled
+
+INSIDE = "FEDRELAY_AT_A_DISTANCE"
+"""Set where the network is our own."""
 CLIENTS = tuple(f"site{number}" for number in range(8))
-NUMBERS = 800_000
 FILE = """
 rounds = ROUNDS
 seed = 1
@@ -42,54 +52,89 @@ lr = 0.01
 every = 1000
 """
 
-ECHO = """
-import sys, time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-import grpc
-from fedrelay.remote import keys
-from fedrelay.remote.frames import OPTIONS, Assembler, frames
-
-folder = Path(sys.argv[1])
-
-def echo(requests, context):
-    assembler = Assembler(1 << 30)
-    for frame in requests:
-        message = assembler.add(frame)
-        if message is not None:
-            yield from frames(message)
-
-server = grpc.server(ThreadPoolExecutor(4), options=OPTIONS)
-handler = grpc.stream_stream_rpc_method_handler(echo)
-server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Go": handler}),))
-port = server.add_secure_port("127.0.0.1:0", keys.server_credentials(folder))
-server.start()
-print(port, flush=True)
-server.wait_for_termination()
-"""
-
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=20)
-    rounds: int = options.parse_args().rounds
-    with tempfile.TemporaryDirectory(prefix="fedrelay-hops-") as name:
-        folder = Path(name)
-        command("keys", "make", folder / "keys", "--server", "127.0.0.1", "--clients", ",".join(CLIENTS)).wait()
-        plain = sorted(echoes(folder / "keys", 30))
-        hops = relayed(folder, rounds)
-        # The first round builds networks and buffers at every client.
-        later = [hop for hop in hops if hop["round"] > 1]
-        beside = sorted(hop["seconds"] - hop["working"] for hop in later)
-        print(f"{len(later)} hops of {later[0]['sent'] / 1e6:.2f} MB there, {later[0]['received'] / 1e6:.2f} MB back")
-        for text, values in (("a hop beside training", beside), ("an empty gRPC stream", plain)):
-            print(f"{text:<24} median {1e3 * statistics.median(values):6.1f} ms   {spread(values)}")
-        working = sorted(hop["working"] for hop in later)
-        print(f"{'training (one step)':<24} median {1e3 * statistics.median(working):6.1f} ms   {spread(working)}")
+    options.add_argument("--delay", type=float, default=0.0, help="milliseconds there and back; 0: loopback")
+    options.add_argument("--page", type=Path, help="the document that gets the table")
+    asked = options.parse_args()
+    if asked.delay and INSIDE not in os.environ:  # a network of our own, in which nobody else is delayed
+        os.execvpe("unshare", ["unshare", "-Urn", sys.executable, *sys.argv], os.environ | {INSIDE: "1"})
+    with tempfile.TemporaryDirectory(prefix="fedrelay-hops-") as name, line(asked.delay) as ends:
+        table = measured(Path(name), asked.rounds, ends)
+    print(table)
+    if asked.page is not None:
+        place = f"hops at {asked.delay:g} ms" if asked.delay else "hops"
+        asked.page.write_text(filled(asked.page.read_text(encoding="utf-8"), {place: table}), encoding="utf-8")
 
 
-def spread(values: list[float]) -> str:
-    return f"({1e3 * values[0]:.1f} to {1e3 * values[-1]:.1f})"
+@dataclass(frozen=True)
+class Ends:
+    """Where a server listens, and where clients find it."""
+
+    listen: str = "127.0.0.1"
+    host: str = "127.0.0.1"
+
+
+@contextmanager
+def line(delay: float) -> Iterator[Ends]:
+    """Loopback, or a line that is so many milliseconds long, there and back."""
+    if not delay:
+        yield Ends()
+        return
+    mirror = subprocess.Popen([sys.executable, distance.__file__, str(delay)], stdout=subprocess.PIPE, text=True)
+    assert mirror.stdout is not None
+    try:
+        mirror.stdout.readline()
+        yield Ends(distance.NEAR, distance.FAR)
+    finally:
+        mirror.kill()
+        mirror.wait()
+
+
+def measured(folder: Path, rounds: int, ends: Ends) -> str:
+    """What hops take, and what they are made of, as a table."""
+    before = os.getloadavg()[0]
+    command("keys", "make", folder / "keys", "--server", ends.host, "--clients", ",".join(CLIENTS)).wait()
+    hops = [hop for hop in relayed(folder, rounds, ends) if hop["round"] > 1]  # the first builds networks and buffers
+    size = int(median(hop["sent"] for hop in hops))
+
+    def stream(bytes_: int) -> list[float]:
+        return echoes(folder / "keys", CLIENTS[0], bytes_, count=30, listen=ends.listen, host=ends.host)
+
+    found = parts(hops, stream(1), stream(size), own_code(size // 4))
+    rows = [[text, f"{1e3 * value:.1f}", spread(values)] for text, (value, values) in found.items()]
+    about = (
+        f"{len(hops)} hops of {size / 1e6:.2f} MB there and as much back, {len(CLIENTS)} clients in two chains, on "
+        f"{os.cpu_count()} cores with a load of {before:.1f} before the run."
+    )
+    return markdown_table(["", "median, ms", "from, to"], rows) + "\n\n" + about
+
+
+def parts(
+    hops: Sequence[Mapping[str, float]], wake: Sequence[float], stream: Sequence[float], own: Mapping[str, float]
+) -> dict[str, tuple[float, Sequence[float]]]:
+    """Rows of the table: a figure in seconds, and all that it is the median of. Parts are differences of medians."""
+    beside = sorted(hop["seconds"] - hop["working"] for hop in hops)
+    working = sorted(hop["working"] for hop in hops)
+    ours = sum(own.values())
+    return {
+        "training: one step of 8 examples": (median(working), working),
+        "**a hop beside training**": (median(beside), beside),
+        "an empty gRPC stream of as many bytes": (median(stream), stream),
+        "of a hop: wake-ups and the way (a stream of one byte)": (median(wake), wake),
+        "of a hop: transfer (that stream, without the wake-ups)": (median(stream) - median(wake), ()),
+        f"of a hop: our own code ({', '.join(f'{name} {1e3 * value:.1f}' for name, value in own.items())})": (ours, ()),
+        "of a hop: the rest (two chains at once, from thread to thread, waiting for a core)": (
+            median(beside) - median(stream) - ours,
+            (),
+        ),
+    }
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{1e3 * values[0]:.1f}, {1e3 * values[-1]:.1f}" if values else ""
 
 
 def command(*words: str | Path) -> subprocess.Popen[str]:
@@ -101,20 +146,20 @@ def command(*words: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def relayed(folder: Path, rounds: int) -> list[dict[str, float]]:
+def relayed(folder: Path, rounds: int, ends: Ends) -> list[dict[str, float]]:
     """What every hop of a run took."""
     (folder / "hops.toml").write_text(FILE.replace("ROUNDS", str(rounds)), encoding="utf-8")
     out = folder / "run"
     server = command(
-        *("serve", folder / "hops.toml", "--keys", folder / "keys", "--listen", "127.0.0.1:0", "--out", out)
+        *("serve", folder / "hops.toml", "--keys", folder / "keys", "--listen", f"{ends.listen}:0", "--out", out)
     )
     assert server.stderr is not None
-    line = next(line for line in server.stderr if "listening on" in line)
-    port = line.split(" for ")[0].rpartition(":")[2].strip()
+    said = next(text for text in server.stderr if "listening on" in text)
+    port = said.split(" for ")[0].rpartition(":")[2].strip()
     clients = []
     for name in CLIENTS:
         words = ("--keys", folder / "keys" / "clients" / name, "--home", folder / name, "--data", "experiment")
-        clients.append(command("join", "--server", f"127.0.0.1:{port}", *words))
+        clients.append(command("join", "--server", f"{ends.host}:{port}", *words))
     try:
         _, said = server.communicate(timeout=600)
         if server.returncode:
@@ -126,42 +171,6 @@ def relayed(folder: Path, rounds: int) -> list[dict[str, float]]:
             if process.poll() is None:
                 process.kill()
     return [json.loads(text) for text in (out / "hops.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def echoes(folder: Path, count: int) -> Iterator[float]:
-    """Seconds of round trips of as many bytes over a plain stream with the same keys."""
-    import queue
-
-    from fedrelay.remote import keys
-    from fedrelay.remote.frames import Assembler, frames
-    from fedrelay.remote.grpc_client import open_channel
-
-    server = subprocess.Popen([sys.executable, "-c", ECHO, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    port = int(server.stdout.readline())
-    outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def pieces() -> Iterator[bytes]:
-        while (message := outbox.get()) is not None:
-            yield from frames(message)
-
-    credentials, _ = keys.client_credentials(folder / "clients" / CLIENTS[0])
-    channel = open_channel(f"127.0.0.1:{port}", credentials)
-    try:
-        answers, assembler = channel.stream_stream("/bench.Echo/Go")(pieces()), Assembler(1 << 30)
-        for number in range(count + 3):
-            began = time.perf_counter()
-            outbox.put(bytes(4 * NUMBERS))
-            for frame in answers:
-                if assembler.add(frame) is not None:
-                    break
-            if number >= 3:
-                yield time.perf_counter() - began
-    finally:
-        outbox.put(None)
-        channel.close()
-        server.kill()
-        server.wait()
 
 
 if __name__ == "__main__":

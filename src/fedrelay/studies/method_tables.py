@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from fedrelay.errors import BadInput
 from fedrelay.models import Mlp, Model, Own
 from fedrelay.runs.loop import adapted, train
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.marks import filled
 from fedrelay.tasks import PRIVATE, Task
 from fedrelay.types import Algorithm
 
@@ -159,13 +159,8 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def renewed(text: str) -> str:
-    """The document with every `<!-- NAME -->` … `<!-- end -->` filled anew."""
-    for name, make in TABLES.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(text):
-            raise BadInput(f"the document has no place for {name}: <!-- {name} --> … <!-- end -->")
-        text = pattern.sub(lambda found, made=make(): f"{found[1]}{made}\n{found[2]}", text)  # type: ignore[misc]
-    return text
+    """The document with every table filled anew."""
+    return filled(text, {name: make() for name, make in TABLES.items()})
 
 
 if __name__ == "__main__":

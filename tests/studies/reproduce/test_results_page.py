@@ -112,7 +112,7 @@ def test_the_tables_of_a_paper_are_on_its_page():
 
 
 def test_a_document_without_a_place_is_refused():
-    with pytest.raises(BadInput, match="no place for the claims"):
+    with pytest.raises(BadInput, match="no place for claims"):
         results_page.renewed("nothing", [])
 
 

@@ -7,16 +7,15 @@ studies after it (`runs`), also the results of those that are there. What is not
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedrelay.errors import BadInput
 from fedrelay.runs.one_pass import PASSES
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.marks import filled
 from fedrelay.studies.over_seeds import mean_and_deviation
 from fedrelay.studies.reproduce import library
 
@@ -118,18 +117,9 @@ def by_client(path: Path) -> list[str]:
 
 
 def renewed(text: str, folder: Path | None = None) -> str:
-    """The document with every `<!-- NAME -->` … `<!-- end -->` filled anew, as far as there is something to fill in."""
-    content = {"traffic": traffic()}
-    for name in PANELS:
-        results = None if folder is None else found(name, folder)
-        content |= {} if results is None else {name: results}
-    for name in ("traffic", *PANELS):
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(text):
-            raise BadInput(f"the document has no place for {name}: <!-- {name} --> … <!-- end -->")
-        if name in content:
-            text = pattern.sub(lambda place, made=content[name]: f"{place[1]}{made}\n{place[2]}", text)  # type: ignore[misc]
-    return text
+    """The document filled anew, as far as there is something to fill in."""
+    results = {name: None if folder is None else found(name, folder) for name in PANELS}
+    return filled(text, {"traffic": traffic()} | {name: made for name, made in results.items() if made is not None})
 
 
 if __name__ == "__main__":

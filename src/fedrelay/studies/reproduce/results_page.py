@@ -14,14 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedrelay.errors import BadInput
 from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.marks import filled
 from fedrelay.studies.reproduce import library, markdown
 from fedrelay.studies.reproduce.beside import Cell, Judged, Line, judged, over_seeds, printed
 from fedrelay.studies.reproduce.item import SCALES, Column, Item, Paper
 from fedrelay.studies.reproduce.outcome import Outcome, outcome_of, read
 
-PLACE = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
 TRIED = tuple(scale for scale in reversed(SCALES) if scale != "smoke")
 """The largest scale first."""
 
@@ -141,9 +140,7 @@ def lowered(outcome: Outcome) -> str:
 
 def renewed(text: str, papers: Sequence[tuple[Paper, Sequence[tuple[Item, Outcome]]]]) -> str:
     """docs/results.md with its claims filled in anew."""
-    if not PLACE.search(text):
-        raise BadInput("the document has no place for the claims: <!-- claims --> … <!-- end -->")
-    return PLACE.sub(lambda place: f"{place[1]}{claims(papers)}{place[2]}", text)
+    return filled(text, {"claims": claims(papers)})
 
 
 def gathered(kept: Path) -> list[tuple[Paper, list[tuple[Item, Outcome]]]]:
