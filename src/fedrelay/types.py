@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from fedrelay.data.examples import Store
     from fedrelay.data.federation import ClientData, Sent
     from fedrelay.plans.sampling import Sampler, Usually
     from fedrelay.runs.log import RoundLog
@@ -143,6 +144,8 @@ class Visit:
 LATER = "later"
 """In the metadata of a field that records of older runs lack: while it has its default, nothing is said of it, so that
 such runs go on."""
+GIVEN = "given"
+"""In the metadata of a field that the run fills in, not the user: no key of a configuration."""
 POOL_DISTANCES = "pool_distances"
 """What a client sends that was asked how far the models of its pool are from one another: a row for each."""
 
@@ -380,6 +383,14 @@ class Merge(ABC):
         cannot do is refused here, before the first round."""
         return self
 
+    def trained_like(self, local: Work, /) -> Merge:
+        """The same merge; where the server trains too, as the clients of the run do."""
+        return self
+
+    def with_root(self, held_out: Store | None, /) -> Merge:
+        """The same merge; where the server has examples of its own, those that were held out of all clients."""
+        return self
+
     def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         """What the server shares with everybody, and what it keeps for itself, before the first round."""
         return {}, {}
@@ -395,6 +406,11 @@ class Merge(ABC):
     def least_chains(self) -> int:
         """How many chains must come back for it to mean anything."""
         return 1
+
+    @property
+    def condition(self) -> str:
+        """Where `least_chains` comes from, if that needs saying: "n ≥ 2f + 3 chains for f = 1 of them that lie"."""
+        return ""
 
     @property
     def needs_everyone(self) -> bool:

@@ -96,7 +96,7 @@ def method(
     taking = fraction if fraction is not None else usual_fraction(change)
     check_fraction(taking)
     check_sampler(sampler)
-    inner = change.merge or (WithAbsent() if isinstance(sampler, Original) else Mean())
+    inner = (change.merge or (WithAbsent() if isinstance(sampler, Original) else Mean())).trained_like(local)
     period = None if change.every == "groups" else change.every
     algorithm = Algorithm(
         plan=(change.plan or Singles()).fitted(fraction=taking, sampler=sampler, local=local),

@@ -7,7 +7,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,7 @@ def build(
     else:
         resolved_data = part["data"]
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
+    algorithm = replace(algorithm, merge=algorithm.merge.with_root(federation.validation))
     if evaluate.on == "validation" and federation.validation_rows is None:
         raise BadInput("[evaluate].on is validation, but nothing is held out for it: say [data] validation = 0.1")
     clients = federation

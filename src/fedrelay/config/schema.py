@@ -13,6 +13,7 @@ from typing import Any
 
 from fedrelay.config import extensions
 from fedrelay.errors import LARGEST, BadInput
+from fedrelay.types import GIVEN
 
 Table = Mapping[str, Callable[..., Any]]
 Builder = Callable[[Any, str, Mapping[Any, Any]], tuple[Any, dict[str, Any]]]
@@ -47,7 +48,9 @@ def parameters(target: Callable[..., Any], skip: Iterable[str] = ()) -> dict[str
     """What can be configured, in order."""
     if dataclasses.is_dataclass(target):  # what is inherited is annotated in terms of the module it comes from
         hints = typing.get_type_hints(target)
-        found = {name: p.replace(annotation=hints[name]) for name, p in inspect.signature(target).parameters.items()}
+        given = {item.name for item in dataclasses.fields(target) if GIVEN in item.metadata}
+        signed = inspect.signature(target).parameters.items()
+        found = {name: p.replace(annotation=hints[name]) for name, p in signed if name not in given}
     else:
         found = dict(inspect.signature(target, eval_str=True).parameters)
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fedrelay.data.examples import Store
 from fedrelay.errors import within
 from fedrelay.merges.mean import weight
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector
+from fedrelay.types import Baton, Chain, Merge, Outcome, State, Tree, Vector, Work
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,20 @@ class Every(Merge):
 
     def fitted(self, task: Task, seed: int, /) -> Every:
         return replace(self, merge=self.merge.fitted(task, seed))
+
+    def trained_like(self, local: Work, /) -> Every:
+        return replace(self, merge=self.merge.trained_like(local))
+
+    def with_root(self, held_out: Store | None, /) -> Every:
+        return replace(self, merge=self.merge.with_root(held_out))
+
+    @property
+    def least_chains(self) -> int:
+        return self.merge.least_chains
+
+    @property
+    def condition(self) -> str:
+        return self.merge.condition
 
     def init(self, params: Vector, clients: int, /) -> tuple[Tree, Tree]:
         shared, server = self.merge.init(params, clients)

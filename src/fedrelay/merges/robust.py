@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from fedrelay.errors import RunFailed, within
-from fedrelay.merges.mean import change, mean, merged, moved, weight
+from fedrelay.merges.mean import change, mean, mean_model, merged, moved, weight
 from fedrelay.types import Merge, Outcome, State, Vector
 from fedrelay.vectors import weighted_sum
 
@@ -25,7 +26,7 @@ class Median(Merge):
         return 3
 
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
-        enough(state, outcomes, self.least_chains, "median")
+        enough(self, state, outcomes, "median")
         half = (len(outcomes) - 1) // 2
         return merged(state, middle(outcomes, half))
 
@@ -45,7 +46,7 @@ class TrimmedMean(Merge):
         return 3
 
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
-        enough(state, outcomes, self.least_chains, "trimmed_mean")
+        enough(self, state, outcomes, "trimmed_mean")
         # At least one at each end: a share that rounds to nobody would leave every liar in.
         return merged(state, middle(outcomes, max(int(self.trim * len(outcomes) + 1e-9), 1)))
 
@@ -66,59 +67,84 @@ class Krum(Merge):
     def least_chains(self) -> int:
         return max(2 * self.suspects + 3, self.keep + self.suspects + 2)
 
+    @property
+    def condition(self) -> str:
+        return f"n ≥ 2f + 3 and n ≥ f + 2 + keep, for f = {self.suspects} suspects and keep = {self.keep}"
+
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
-        enough(state, outcomes, self.least_chains, "krum")
-        best = torch.argsort(krum_scores(outcomes, self.suspects), stable=True)[: self.keep].tolist()
-        return merged(state, mean([outcomes[index].baton.params for index in best], [1.0] * len(best)))
+        enough(self, state, outcomes, "krum")
+        models = [outcome.baton.params for outcome in outcomes]
+        best = torch.argsort(krum_scores(models, self.suspects), stable=True)[: self.keep].tolist()
+        return merged(state, mean([models[index] for index in best], [1.0] * len(best)))
 
 
 @dataclass(frozen=True)
 class Clipped(Merge):
-    """The mean by examples of the changes, none longer than `limit` (norm thresholding: Sun et al. 2019)."""
+    """The mean by examples of the changes, none longer than `limit` (norm thresholding: Sun et al. 2019); where none
+    is, or with `limit = inf`, it is the mean."""
 
     limit: float = 1.0
 
     def __post_init__(self) -> None:
-        within("limit", self.limit, above=0)
+        check_limit("limit", self.limit)
 
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         steps = [change(outcome)[: state.trainable] for outcome in outcomes]
-        norms = [float(torch.linalg.vector_norm(step)) for step in steps]
+        shares = [share_within(step, self.limit) for step in steps]
+        if min(shares) == 1.0:
+            return merged(state, mean_model(outcomes))
         total = sum(weight(outcome) for outcome in outcomes)
-        factors = [
-            weight(outcome) / total * min(1.0, self.limit / norm if norm else 1.0)
-            for outcome, norm in zip(outcomes, norms, strict=True)
-        ]
+        factors = [weight(outcome) / total * share for outcome, share in zip(outcomes, shares, strict=True)]
         return moved(state, state.batons[0].params[: state.trainable] + weighted_sum(steps, factors), outcomes)
+
+
+def check_limit(name: str, limit: float) -> None:
+    """Refuse a length that is none; without end is one."""
+    if limit != math.inf:
+        within(name, limit, above=0)
+
+
+def share_within(step: Vector, limit: float) -> float:
+    """The factor that makes a step no longer than the limit: 1 if it is not."""
+    norm = float(torch.linalg.vector_norm(step))
+    return min(1.0, limit / norm) if norm else 1.0
 
 
 def middle(outcomes: Sequence[Outcome], cut: int) -> Vector:
     """The mean of every number without the `cut` smallest and the `cut` largest."""
-    parts = [rows.sort(dim=0).values[cut : len(outcomes) - cut].mean(0) for rows in slices(outcomes)]
+    models = [outcome.baton.params for outcome in outcomes]
+    parts = [rows.sort(dim=0).values[cut : len(outcomes) - cut].mean(0) for rows in slices(models)]
     return torch.cat(parts)
 
 
-def slices(outcomes: Sequence[Outcome]) -> Iterator[torch.Tensor]:
+def slices(models: Sequence[Vector]) -> Iterator[torch.Tensor]:
     """The models one a row, a range of columns at a time."""
-    width = max(AT_ONCE // len(outcomes), 1)
-    for first in range(0, len(outcomes[0].baton.params), width):
-        yield torch.stack([outcome.baton.params[first : first + width] for outcome in outcomes])
+    width = max(AT_ONCE // len(models), 1)
+    for first in range(0, len(models[0]), width):
+        yield torch.stack([model[first : first + width] for model in models])
 
 
-def krum_scores(outcomes: Sequence[Outcome], suspects: int) -> torch.Tensor:
-    """For every model the sum of squared distances to its n - suspects - 2 nearest others."""
-    count = len(outcomes)
+def squared_distances(models: Sequence[Vector]) -> torch.Tensor:
+    """Between all pairs of models, in float64: points between models are found from them alone."""
+    count = len(models)
     upper = torch.triu_indices(count, count, offset=1)
-    squares = torch.full((count, count), float("inf"))
-    squares[upper[0], upper[1]] = torch.stack([torch.pdist(rows).square() for rows in slices(outcomes)]).sum(0)
-    squares = torch.minimum(squares, squares.T)
-    return squares.sort(dim=1).values[:, : count - suspects - 2].sum(1)
+    squares = torch.zeros((count, count), dtype=torch.float64)
+    for rows in slices(models):
+        squares[upper[0], upper[1]] += torch.pdist(rows.double()).square()
+    return squares + squares.T
 
 
-def enough(state: State, outcomes: Sequence[Outcome], least: int, name: str) -> None:
+def krum_scores(models: Sequence[Vector], suspects: int) -> torch.Tensor:
+    """For every model the sum of squared distances to its n - suspects - 2 nearest others."""
+    nearest = squared_distances(models).sort(dim=1).values
+    return nearest[:, 1 : len(models) - suspects - 1].sum(1)
+
+
+def enough(merge: Merge, state: State, outcomes: Sequence[Outcome], name: str) -> None:
     """A promise that needs more chains than came back cannot be kept."""
-    if len(outcomes) < least:
+    if len(outcomes) < merge.least_chains:
+        needs = f" ({merge.condition})" if merge.condition else ""
         raise RunFailed(
-            f"round {state.round + 1}: {name} needs at least {least} chains that came back, there are {len(outcomes)}: "
-            "a larger fraction (or fewer suspects) gives enough"
+            f"round {state.round + 1}: {name} needs at least {merge.least_chains} chains that came back{needs}, there "
+            f"are {len(outcomes)}: a larger fraction (or fewer suspects) gives enough"
         )

@@ -11,6 +11,7 @@ from typing import Any
 from fedrelay import seeds
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, DroppedClients, RunFailed
+from fedrelay.merges import Every
 from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency, Pace
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
@@ -22,6 +23,7 @@ from fedrelay.types import (
     Chain,
     Drop,
     Engine,
+    Merge,
     Outcome,
     Report,
     State,
@@ -150,6 +152,8 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     planned = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
     if not planned.server_only:
         check(planned.chains, round)
+        if not state.round and algorithm.barrier is None:
+            check_promise(algorithm.merge, len(planned.chains))
     running = () if planned.server_only else engine.run(algorithm.update, planned.chains, state.shared, round)
     outcomes = list(running)
     home = at_home(algorithm.update.at_home(engine.task), engine.task)
@@ -230,6 +234,17 @@ def check(chains: Sequence[Chain], round: int) -> None:
                 )
     if not chains:
         raise RunFailed(f"round {round}: the plan made no chain")
+
+
+def check_promise(merge: Merge, chains: int) -> None:
+    """Refuse, before anybody has trained, a merge whose promise needs more chains than a round has."""
+    if chains < merge.least_chains:
+        needs = f" ({merge.condition})" if merge.condition else ""
+        inner = merge.merge if isinstance(merge, Every) else merge
+        raise BadInput(
+            f"{inner} needs at least {merge.least_chains} chains in a round{needs}, and this run has {chains}: a "
+            "larger fraction or shorter chains give more, fewer suspects need fewer"
+        )
 
 
 def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> RoundLog:
