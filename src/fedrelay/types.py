@@ -146,6 +146,8 @@ LATER = "later"
 such runs go on."""
 GIVEN = "given"
 """In the metadata of a field that the run fills in, not the user: no key of a configuration."""
+NOT_JOINED = "has not joined yet"
+"""Why a survey has nothing of a client that is known by name and has never come."""
 POOL_DISTANCES = "pool_distances"
 """What a client sends that was asked how far the models of its pool are from one another: a row for each."""
 
@@ -204,7 +206,12 @@ class State:
     slots: int = 1
     """How many batons it had chains for, those that were lost among them."""
     described: tuple[Any, ...] = ()
-    """What it took to describe the clients before the first round, as it will be counted in that round."""
+    """What it took to describe clients before the coming round, as it will be counted in that round."""
+    joined: tuple[int, ...] = ()
+    """How many examples every client has that has joined so far, and 0 for those that have not; empty: all had when the
+    run began."""
+    told: Tree = field(default_factory=dict)
+    """What clients have told in surveys, by the work, then by client: kept as long as others may still join."""
 
 
 Result: TypeAlias = tuple[Baton, Tree, Report]
@@ -335,7 +342,8 @@ class Plan(ABC):
 
     @abstractmethod
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
-        """What the plan must know before the first round (groups, traits): its memo, which only the plan reads."""
+        """What the plan must know before the first round (groups, traits): its memo, which only the plan reads. A
+        client of size 0 has not joined yet: it is known by its number, and nobody plans for it."""
 
     @abstractmethod
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
@@ -345,6 +353,11 @@ class Plan(ABC):
         """The memo after the round: what the plan takes from the chains that came back or were lost in it. One that is
         late (where the barrier does not wait) is among them in the round in which it comes."""
         return planned.memo
+
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        """The memo for the coming round when clients have joined since the last one. A plan that groups does so anew,
+        among all that have joined; the survey asks only those who have not told yet."""
+        return state.memo
 
     def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Plan:
         """The same plan for a run in which this share takes part, drawn so, and clients train like this."""
@@ -480,6 +493,11 @@ class Engine(ABC):
     @property
     def names(self) -> Sequence[str]:
         """What every client is called; none where that is not known."""
+        return ()
+
+    def joined(self) -> Sequence[int]:
+        """How many examples every client has that has joined so far, and 0 for those that have not; empty: all are
+        there from the beginning, as in every simulation."""
         return ()
 
     def keep_in(self, underway: Underway, /) -> None:

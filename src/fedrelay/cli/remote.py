@@ -64,7 +64,7 @@ def _add_patience(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=float, default=getattr(usual, name), metavar="SECONDS", help=text)
     text = f"the run begins when this share of the clients is there (default: {usual.beginning:g})"
     parser.add_argument("--beginning", type=float, default=usual.beginning, metavar="SHARE", help=text)
-    text = f"a later round waits until this share of the clients is there (default: {usual.share:g})"
+    text = f"a later round waits until this share of those who have joined is there (default: {usual.share:g})"
     parser.add_argument("--share", type=float, default=usual.share, help=text)
 
 

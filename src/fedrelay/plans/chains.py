@@ -10,7 +10,7 @@ import numpy as np
 from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
+from fedrelay.plans.grouping.groups import Groups, Limits, examples_of, joined
 from fedrelay.plans.order import Order, fixed_order
 from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, Usually, taking_part
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
@@ -42,6 +42,9 @@ class Superclients(Plan):
         groups = self.grouping(traits, sizes, self.limits, rng)
         return {**start(groups, sizes, self.sampler, survey), "undescribed": traits.missing}
 
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return grown_groups(self.init(survey, sizes, rng), state, self.sampler, survey)
+
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         return chains_of_groups(state, self.fraction, self.laps, self.sampler, rng, reshuffle=self.reshuffle)
 
@@ -65,6 +68,9 @@ class Singles(Plan):
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
         return start(singles(sizes), sizes, self.sampler, survey)
+
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return grown_groups(self.init(survey, sizes, rng), state, self.sampler, survey)
 
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         return chains_of_groups(state, self.fraction, 1, self.sampler, rng)
@@ -113,6 +119,9 @@ class Ring(Plan):
         memo = start(singles(sizes), sizes, self.sampler, survey)
         return memo if self.order == "random" else {**memo, "order": fixed_order(self.order, sizes, survey)}
 
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return grown_groups(self.init(survey, sizes, rng), state, self.sampler, survey)
+
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         select, order = rng.spawn(2)
         drawn = draw(state.memo, self.fraction, self.sampler, select)
@@ -131,7 +140,7 @@ class Ring(Plan):
 
 def singles(sizes: Sequence[int]) -> Groups:
     """Everybody alone."""
-    return tuple((client,) for client in range(len(sizes)))
+    return tuple((client,) for client in joined(sizes))
 
 
 def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey) -> Tree:
@@ -141,6 +150,12 @@ def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey
         "sizes": tuple(examples_of(group, sizes) for group in groups),
         "sampler": sampler.init(survey),
     }
+
+
+def grown_groups(made: Tree, state: State, sampler: Sampler, survey: Survey) -> Tree:
+    """The memo with groups that were made anew because clients have joined; what was learned of clients is kept."""
+    known = {"sampler": sampler.grown(state.memo["sampler"], survey), "made": state.round}
+    return {**state.memo, **made, **known}
 
 
 def draw(memo: Tree, fraction: float | Usually, sampler: Sampler, rng: np.random.Generator) -> Drawn:
@@ -176,8 +191,9 @@ def chains_of_groups(
 
 
 def undescribed(state: State) -> tuple[tuple[int, str], ...]:
-    """Who could not be described, and so is grouped at random: said once, in the first round."""
-    missing: tuple[tuple[int, str], ...] = () if state.round else state.memo.get("undescribed", ())
+    """Who could not be described, and so is grouped at random: said once, in the first round of these groups."""
+    first = state.round == state.memo.get("made", 0)
+    missing: tuple[tuple[int, str], ...] = state.memo.get("undescribed", ()) if first else ()
     return missing
 
 

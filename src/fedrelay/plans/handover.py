@@ -36,6 +36,9 @@ class Handover(Plan):
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
         return {**self.groups.init(survey, sizes, rng), "at": {}}
 
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return {**self.groups.grown(state, survey, sizes, rng), "at": {}}  # groups have other numbers now
+
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         select, order = rng.spawn(2)
         groups, at = state.memo["groups"], state.memo["at"]

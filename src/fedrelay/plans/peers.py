@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrelay.errors import BadInput
 from fedrelay.plans import sampling
-from fedrelay.plans.chains import draw, learn_from_groups, singles, start
+from fedrelay.plans.chains import draw, grown_groups, learn_from_groups, singles, start
 from fedrelay.plans.handover import start_of
 from fedrelay.plans.sampling import Sampler, Uniform, Usually
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
@@ -40,6 +40,9 @@ class Peers(Plan):
                 f"the model of client {self.shown} is to be tested, and clients are numbered 0 to {len(sizes) - 1}"
             )
         return start(singles(sizes), sizes, self.sampler, survey)
+
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return grown_groups(self.init(survey, sizes, rng), state, self.sampler, survey)
 
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
         drawn = draw(state.memo, self.fraction, self.sampler, rng)

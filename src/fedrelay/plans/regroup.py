@@ -12,9 +12,9 @@ import numpy as np
 from fedrelay import seeds
 from fedrelay.errors import within
 from fedrelay.plans.background import in_process, in_thread
-from fedrelay.plans.chains import chains_of_groups, learn_from_groups, start
+from fedrelay.plans.chains import chains_of_groups, grown_groups, learn_from_groups, start
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, examples_of
+from fedrelay.plans.grouping.groups import Groups, Limits, examples_of, joined
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Original, Sampler, Uniform, Usually, check, check_fraction
@@ -57,9 +57,16 @@ class Regrouped(Plan):
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
         if self.exact:
             Limits(groups=self.growth(1)).check(sizes)
+        return self.made(survey, sizes, rng, 1)
+
+    def grown(self, state: State, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
+        return grown_groups(self.made(survey, sizes, rng, state.round + 1), state, self.sampler, survey)
+
+    def made(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, round: int) -> Tree:
+        """The memo with the groups of this round."""
         traits = self.grouping.learn(survey, sizes, rng)
         seed = int(rng.integers(2**62))
-        groups = self.groups(traits, sizes, seed, 1)
+        groups = self.groups(traits, sizes, seed, round)
         known = {"traits": traits.tree(), "clients": tuple(sizes), "seed": seed, "undescribed": traits.missing}
         return {**start(groups, sizes, self.sampler, survey), **known}
 
@@ -72,7 +79,7 @@ class Regrouped(Plan):
         if self.equal and not isinstance(self.sampler, Original):  # which counts everybody's examples, there or not
             planned = replace(planned, chains=[counting_alike(chain, planned.chains) for chain in planned.chains])
         upcoming = state.round + 2
-        if self.regroups(len(memo["clients"]), upcoming):
+        if self.regroups(len(joined(memo["clients"])), upcoming):
             make = partial(self.groups, Traits.of(memo["traits"]), memo["clients"], memo["seed"], upcoming)
             groups = in_thread(in_process, make) if len(memo["clients"]) >= MANY else in_thread(make)
             planned = replace(planned, coming={**planned.coming, "groups": groups})
@@ -93,7 +100,7 @@ class Regrouped(Plan):
 
     def groups(self, traits: Traits, sizes: Sequence[int], seed: int, round: int) -> Groups:
         """The groups that are made for this round: the same whenever and wherever they are made."""
-        limits = Limits(groups=self.count(len(sizes), round))
+        limits = Limits(groups=self.count(len(joined(sizes)), round))
         return self.grouping(traits, sizes, limits, seeds.rng(seed, "groups", round))
 
     def count(self, clients: int, round: int) -> int:

@@ -146,7 +146,7 @@ class GrpcWire(Wire):
         assembler = Assembler(DESCRIPTION)
         self._coming += 1
         try:
-            connection, working = await self._let_in(context, assembler)
+            connection, came = await self._let_in(context, assembler)
         except Refused as refusal:
             LOG.warning("a client was refused: %s", refusal)
             await _write(context, encode(refusal.tree()))
@@ -159,7 +159,7 @@ class GrpcWire(Wire):
         self._connections[connection.number] = connection
         if self._ended:  # while it was let in
             connection.tell_the_end()
-        self._events.put(Came(connection.number, working))
+        self._events.put(came)
         sender = asyncio.ensure_future(self._send(context, connection))
         reader = asyncio.ensure_future(self._read(context, connection, Assembler(self.largest)))
         reason = "its connection was lost"
@@ -172,8 +172,8 @@ class GrpcWire(Wire):
                 del self._connections[connection.number]
                 self._events.put(Gone(connection.number, reason))
 
-    async def _let_in(self, context: Any, assembler: Assembler) -> tuple[Connection, str]:
-        """The connection of a client that may take part, and the ticket that it is at work for."""
+    async def _let_in(self, context: Any, assembler: Assembler) -> tuple[Connection, Came]:
+        """The connection of a client that may take part, and what there is to say of it."""
         assert self._reception is not None
         hello = decode(await asyncio.wait_for(_message(context, assembler), OPENING))
         number, welcome = self._reception.welcome(hello, certificate_of(context))
@@ -182,9 +182,10 @@ class GrpcWire(Wire):
         self._reception.describe(number, await self._said(context, assembler, welcome["name"]))
         await self._offered.wait()
         await _write(context, encode(self._reception.prepared()))
-        self._reception.admit(number, await self._said(context, assembler, welcome["name"]))
+        size = self._reception.admit(number, await self._said(context, assembler, welcome["name"]))
         self._check_alone(number, hello["instance"])
-        return Connection(number, hello["instance"], certificate_of(context)), hello["working"]
+        connection = Connection(number, hello["instance"], certificate_of(context))
+        return connection, Came(number, hello["working"], size)
 
     async def _said(self, context: Any, assembler: Assembler, name: str) -> Any:
         """What a client says, if it does not decline."""

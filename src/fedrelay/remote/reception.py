@@ -165,8 +165,9 @@ class Reception:
         assert self._offer is not None
         return self._offer
 
-    def admit(self, number: int, ready: Any) -> None:
-        """A client that has looked at its data and built its model; what does not fit is refused."""
+    def admit(self, number: int, ready: Any) -> int:
+        """A client that has looked at its data and built its model; what does not fit is refused. How many examples it
+        has to train on."""
         try:
             said = need(ready, "ready", READY)
         except Malformed as error:
@@ -183,3 +184,7 @@ class Reception:
                 f"the client has {said['size']} examples, and by the experiment's [data] it should have "
                 f"{expected.sizes[number]}: the data set or its split is another"
             )
+        size: int = said["size"]
+        if size < 1:
+            raise Refused("the client has no examples to train on")
+        return size

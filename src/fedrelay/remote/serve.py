@@ -192,7 +192,7 @@ class Server:
         if text is None:
             told = self._described()
             sizes = [int(told[name]["rows"]) if name in told else 0 for name in self.names]
-            usual = int(median(size for size in sizes if size))  # of who is yet to come
+            usual = int(median(size for size in sizes if size))  # of who is yet to come, and says then how many it has
             agreed = {**agree(told, self.data), "sizes": [size or usual for size in sizes]}
             text = json.dumps({"agreed": agreed, "sent": [list(part) for part in astuple(sent_by(told, agreed))]})
         try:

@@ -56,6 +56,7 @@ def follow(recorder: Recorder, console: Console) -> None:
             told = tell_engine(recorder.engine, told, console)
             tell_drops(log, named, console)
             tell_undescribed(log, console)
+            tell_joined(log, recorder.engine.names, console)
             lost += [drop.client for drop in log.drops]
         if len(lost) > len(named):
             text = f"{recorder.name}: {len(lost)} visits were lost, of {len(set(lost))} client(s)"
@@ -101,6 +102,9 @@ class Watched(Engine):
     @property
     def names(self) -> Sequence[str]:
         return self.engine.names
+
+    def joined(self) -> Sequence[int]:
+        return self.engine.joined()
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
@@ -165,3 +169,11 @@ def tell_undescribed(log: RoundLog, console: Console) -> None:
     for missing in log.undescribed:
         text = f"client {missing.client} could not be described, so it is grouped at random: {missing.reason}"
         console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_joined(log: RoundLog, names: Sequence[str], console: Console) -> None:
+    """Name the clients that had not joined before."""
+    if log.joined:
+        who = ", ".join(names[client] if names else f"client {client}" for client in log.joined)
+        text = f"from round {log.round} on: {who}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """A run: the loop that repeats plan, relay and merge, what it costs, and how it is kept on disk."""
 
-from fedrelay.runs.loop import ClientSurvey, adapted, advance, deployed, start, train
+from fedrelay.runs.loop import adapted, advance, deployed, start, train
 from fedrelay.runs.measures import balance_ratio, group_counts
+from fedrelay.runs.surveys import ClientSurvey
 
 __all__ = ["ClientSurvey", "adapted", "advance", "balance_ratio", "deployed", "group_counts", "start", "train"]

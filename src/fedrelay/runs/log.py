@@ -63,6 +63,8 @@ class RoundLog:
     """Where every client has a model of its own: those that went into the merge with the one they had before, because
     they were lost, or not drawn."""
     undescribed: tuple[Undescribed, ...] = ()
+    joined: tuple[int, ...] = ()
+    """Where not all clients were there when the run began: those that take part from this round on."""
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     """What there is to say of the draw."""
     simulated_seconds: float | None = None

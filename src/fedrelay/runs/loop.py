@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from fedrelay import seeds
@@ -13,24 +13,11 @@ from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.merges import Every
 from fedrelay.runs import costs
-from fedrelay.runs.latency import Latency, Pace
+from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
+from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcomers
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
-from fedrelay.types import (
-    POOL_DISTANCES,
-    Algorithm,
-    Baton,
-    Chain,
-    Drop,
-    Engine,
-    Merge,
-    Outcome,
-    Report,
-    State,
-    Trait,
-    Vector,
-    Work,
-)
+from fedrelay.types import POOL_DISTANCES, Algorithm, Baton, Chain, Engine, Merge, Outcome, Report, State
 from fedrelay.vectors import blend, is_finite
 
 
@@ -71,8 +58,10 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
-    survey = ClientSurvey(engine, params, pace, home=algorithm.update.at_home(engine.task))
-    memo = algorithm.plan.init(survey, engine.sizes, seeds.rng(engine.seed, "plan"))
+    joined = tuple(engine.joined())
+    sizes, joined = (joined, joined) if 0 in joined else (engine.sizes, ())
+    survey = ClientSurvey(engine, params, pace, home=algorithm.update.at_home(engine.task), joined=joined)
+    memo = algorithm.plan.init(survey, sizes, seeds.rng(engine.seed, "plan"))
     shared, server = merge.init(params, len(engine.sizes))
     return State(
         0,
@@ -82,61 +71,11 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         memo,
         clock=survey.seconds,
         trainable=engine.task.layout.trainable,
-        examples=sum(map(algorithm.update.counted, engine.sizes)),
+        examples=sum(algorithm.update.counted(size) for size in sizes if size),
         described=astuple(costs.preparing(engine.prepared) + survey.traffic),
+        joined=joined,
+        told=survey.told,
     )
-
-
-@dataclass
-class ClientSurvey:
-    """Runs a Work once on every client, before the first round (in round 0), from the initial model; and counts what
-    that takes: traffic, and simulated seconds, if there is a pace. All clients work at the same time."""
-
-    engine: Engine
-    params: Vector
-    pace: Pace | None = None
-    traffic: costs.Traffic = costs.Traffic()
-    seconds: float = 0.0
-    home: tuple[slice, ...] = ()
-    """What of the model never leaves a client."""
-
-    @property
-    def task(self) -> Task:
-        return self.engine.task
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.engine.names
-
-    def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
-        if isinstance(work, Trait) and self.home:
-            check_private(work, self.home, self.task)
-        home = at_home(self.home, self.task)
-        chains = [Chain(Baton(self.params), (client,)) for client in range(len(self.engine.sizes))]
-        longest = 0.0
-        for outcome in self.engine.run(work, chains, {}, 0):
-            sent = costs.describing(outcome, work, self.params, home)
-            self.traffic += sent
-            if self.pace is not None:
-                longest = max(longest, self.pace.described(outcome, sent.bytes[0]))
-            yield outcome.reports[0] if outcome.reports else outcome.dropped[0]
-        self.seconds += longest
-
-
-def check_private(trait: Trait, home: Sequence[slice], task: Task) -> None:
-    """Refuse a trait that sends what must not leave a client."""
-    names = trait.tells(task)
-    for entry in task.layout.entries:
-        if entry.name in names and any(place.start <= entry.start < place.stop for place in home):
-            raise BadInput(
-                f"{type(trait).__name__} sends {entry.name}, and that stays at home: take another trait, or none"
-            )
-
-
-def at_home(home: Sequence[slice], task: Task) -> costs.Home:
-    """How many numbers of a vector as long as the model, or its trainable part, never leave a client."""
-    lengths = (task.layout.trainable, task.layout.size) if home else ()
-    return {length: sum(min(place.stop, length) - min(place.start, length) for place in home) for length in lengths}
 
 
 def adapted(algorithm: Algorithm, task: Task) -> Task:
@@ -147,8 +86,9 @@ def adapted(algorithm: Algorithm, task: Task) -> Task:
 @operator_threads(1)  # the server's sums are short: a second thread would only take its core from a worker
 def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency | None = None) -> State:
     """One round: plan, relay, merge."""
-    began = time.perf_counter()
+    began, before = time.perf_counter(), state
     round = state.round + 1
+    state = with_newcomers(algorithm, engine, state)
     planned = algorithm.plan(state, seeds.rng(engine.seed, "plan", round))
     if not planned.server_only:
         check(planned.chains, round)
@@ -186,10 +126,11 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         groups=planned.groups,
         sampling=dict(planned.sampling),
         undescribed=tuple(Undescribed(*missing) for missing in planned.undescribed),
+        joined=newcomers(before, state),
         simulated_seconds=None if pace is None else clock - began_at(state),
         seconds=time.perf_counter() - began,
     )
-    after = replace(merged, round=round, log=log, participants=tuple(sorted(there)))
+    after = replace(merged, round=round, log=log, participants=tuple(sorted(there)), described=())
     engine.commit(round)
     return after
 
@@ -210,10 +151,11 @@ def deployed(state: State, algorithm: Algorithm | None = None, engine: Engine | 
 def traffic_of(
     algorithm: Algorithm, outcomes: Sequence[Outcome], state: State, home: costs.Home = costs.EVERYTHING_LEAVES
 ) -> costs.Traffic:
-    """What the round sent, the first one with what was sent to describe clients; a centralised one sends nothing."""
+    """What the round sent, with what was sent before it to describe clients; a centralised one sends nothing."""
     if algorithm.pooled:
         return costs.Traffic()
-    before = costs.Traffic(*() if state.round else state.described)
+    # States of older versions still have what the first round has counted.
+    before = costs.Traffic(*() if state.round and not state.joined else state.described)
     model, how = state.batons[0].params, {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
     return before + costs.traffic(outcomes, model, state.shared, home=home, **how)
 

@@ -86,7 +86,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "pool", "over_clients"):
+    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -153,7 +153,8 @@ def decoded(line: bytes, number: int) -> RoundLog:
             ROUND_CHECKS[item.name](found.get(item.name), item.name)
     for name in ("relayed", "describing"):
         found[name] = nothing() | found.get(name, {})
-    found["kept"] = tuple(found.get("kept", ()))
+    for name in ("kept", "joined"):
+        found[name] = tuple(found.get(name, ()))
     found["drops"] = tuple(Dropped(**kept(Dropped, drop)) for drop in found.get("drops", ()))
     found["undescribed"] = tuple(Undescribed(**kept(Undescribed, one)) for one in found.get("undescribed", ()))
     return RoundLog(**kept(RoundLog, found))
@@ -182,7 +183,7 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("relayed", "describing"), part),
     **dict.fromkeys(("sampling", "metrics", "over_clients"), numbers),
     "drops": lost("client", "chain", "hop"),
-    "kept": listed,
+    **dict.fromkeys(("kept", "joined"), listed),
     "undescribed": lost("client"),
     "pool": pool,
 }

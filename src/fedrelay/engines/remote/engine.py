@@ -39,7 +39,7 @@ class Patience:
         least: but never less than this.
         grace: a client that is lost may come back within this, and goes on.
         beginning: the run begins (or goes on) when at least this share of all clients is there,
-        share: and every later round when at least this share is.
+        share: and every later round when at least this share of those who have joined so far is.
     """
 
     deadline: float = 3600.0
@@ -98,13 +98,15 @@ class Remote(Engine):
         prepared: Sent | None = None,
         patience: Patience = Patience(),
     ) -> None:
-        self.wire, self.task, self.seed, self.sizes = wire, task, seed, sizes
+        self.wire, self.task, self.seed, self.sizes = wire, task, seed, tuple(sizes)
         self.prepared, self.patience = prepared, patience
         self.memory, self.deadlines = Memory(), Deadlines(patience)
         self.life = secrets.token_hex(4)
         """Names of tickets and memories begin with it: another process of the same run never gives one of them out."""
         self.saved_memories: Mapping[int, Tree] = {}
         self.there = set[int]()
+        self.members = set[int]()
+        """Clients that have been there, now or before."""
         self.absent: dict[int, float] = {}
         """Since when clients are lost that were there."""
         self.late: dict[int, str] = {}
@@ -120,12 +122,15 @@ class Remote(Engine):
         """Where the hops of every round are added, one a line."""
         self._works, self._names = works, tuple(names)
         self._underway: Underway | None = None
+        self._early: list[Event] = []
+        """What has happened between two rounds."""
         self._asked = 0
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self.memory.discard()
         self.hops.clear()
-        early = self._gather(round)
+        self._gather()
+        early, self._early = self._early, []
         relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
         self.pending = relaying.pending
         with operator_threads(1):
@@ -136,6 +141,10 @@ class Remote(Engine):
                 return
             with operator_threads(1):
                 ready = relaying.go_on()
+
+    def joined(self) -> Sequence[int]:
+        self._gather()
+        return [size if client in self.members else 0 for client, size in enumerate(self.sizes)]
 
     def name_of(self, work: Work) -> str:
         """By which name clients know this work."""
@@ -160,6 +169,9 @@ class Remote(Engine):
                 self.late.pop(event.client, None)
             if isinstance(event, Came):
                 self.there.add(event.client)
+                self.members.add(event.client)
+                if event.size:
+                    self.sizes = (*self.sizes[: event.client], event.size, *self.sizes[event.client + 1 :])
                 LOG.info("%s is there", self.called(event.client))
             elif isinstance(event, Gone):
                 self.there.discard(event.client)
@@ -167,21 +179,26 @@ class Remote(Engine):
                 LOG.warning("%s is lost: %s", self.called(event.client), event.reason)
         return events
 
-    def _gather(self, round: int) -> list[Event]:
-        """Wait until enough clients are there, and say whom we wait for: all that has happened meanwhile."""
-        share = self.patience.share if self._asked else self.patience.beginning
-        least, told = math.ceil(share * len(self.sizes)), -1
-        events = list(self.heard(self.wire.wait(0.0)))
-        while (found := len(self.there)) < least:
+    def _gather(self) -> None:
+        """Wait until enough clients are there, and say whom we wait for."""
+        told = -1
+        self._early += self.heard(self.wire.wait(0.0))
+        while (found := len(self.there)) < (least := self._least()):
             if found != told:
                 missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.there]
                 LOG.warning(
                     "round %d waits: %d of %d clients are there, at least %d are needed (missing: %s)",
-                    *(round, found, len(self.sizes), least, ", ".join(missing[:10])),
+                    *(self.memory.round + 1, found, len(self.sizes), least, ", ".join(missing[:10])),
                 )
                 told = found
-            events += self.heard(self.wire.wait(GLANCE))
-        return events
+            self._early += self.heard(self.wire.wait(GLANCE))
+
+    def _least(self) -> int:
+        """How many clients a round needs."""
+        share, clients = self.patience.beginning, len(self.sizes)
+        if self._asked:
+            share, clients = self.patience.share, len(self.members)
+        return max(math.ceil(share * clients), 1)
 
     def called(self, client: int) -> str:
         """The name of a client."""

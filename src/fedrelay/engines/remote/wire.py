@@ -10,10 +10,12 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Came:
-    """A client is there (again): its process is new, or it is still at work for this ticket, or has the answer."""
+    """A client is there (again): its process is new, or it is still at work for this ticket, or has the answer.
+    `size` is the number of its examples, where only it knows; 0: as the server knows."""
 
     client: int
     working: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True)

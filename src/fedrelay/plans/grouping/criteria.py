@@ -10,7 +10,7 @@ import numpy as np
 from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.distances import DISTANCES, Distance, Euclidean, name_of
 from fedrelay.plans.grouping.groupers import GROUPERS, Greedy, Grouper, KMeans, Random
-from fedrelay.plans.grouping.groups import Groups, Limits
+from fedrelay.plans.grouping.groups import Groups, Limits, canonical, joined
 from fedrelay.plans.grouping.icg import Icg
 from fedrelay.plans.grouping.traits import Traits, gather
 from fedrelay.types import Kind, Survey, Trait, Work
@@ -68,11 +68,17 @@ class Grouping:
         """What the grouper must know of the clients; nothing if it looks at no trait."""
         if self.traits is None:
             return Traits(np.zeros((len(sizes), 0)), 0)
-        return gather(self.traits, survey, len(sizes), rng)
+        found = gather(self.traits, survey, len(sizes), rng)
+        return replace(found, missing=tuple(one for one in found.missing if sizes[one[0]]))
 
     def __call__(self, traits: Traits, sizes: Sequence[int], limits: Limits, rng: np.random.Generator) -> Groups:
-        """Groups of clients with these traits and sizes."""
-        return self.grouper(traits, sizes, self.measure, limits, rng)
+        """Groups of clients with these traits and sizes; those that have not joined yet are in none."""
+        there = joined(sizes)
+        if len(there) == len(sizes):
+            return self.grouper(traits, sizes, self.measure, limits, rng)
+        known, own = replace(traits, rows=traits.rows[list(there)]), [sizes[client] for client in there]
+        groups = self.grouper(known, own, self.measure, limits.among(own), rng)
+        return canonical([[there[place] for place in group] for group in groups])
 
 
 def criteria(traits: Trait | None, distance: Distance | None, grouper: Grouper | None) -> Grouping:

@@ -40,6 +40,13 @@ class Limits:
                 f"min_examples = {self.min_examples} but all clients together have {sum(sizes)}: at most that works"
             )
 
+    def among(self, sizes: Sequence[int]) -> Limits:
+        """The same limits for clients of whom others are yet to come, so that too few of them are no mistake."""
+        fewer = None if self.groups is None else min(self.groups, len(sizes))
+        return Limits(
+            None if self.min_examples is None else min(self.min_examples, sum(sizes)), self.max_clients, fewer
+        )
+
     def complete(self, number: int, clients: int, examples: int, total: int) -> bool:
         """Whether the group of this number (from 0), with so many clients and examples, takes no more of `total`."""
         if self.groups is not None:
@@ -122,6 +129,11 @@ def distribute(
         else:
             homeless.append(client)
     return [*groups, homeless] if homeless else groups
+
+
+def joined(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of the clients that have joined: who has no examples has not."""
+    return tuple(client for client, size in enumerate(sizes) if size)
 
 
 def examples_of(group: Sequence[int], sizes: Sequence[int]) -> int:

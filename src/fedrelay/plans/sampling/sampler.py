@@ -61,6 +61,10 @@ class Sampler(ABC):
         """What is known of the clients before the first round."""
         return {}
 
+    def grown(self, memo: Tree, survey: Survey, /) -> Tree:
+        """The memo when clients have joined since: as it was, unless the sampler asks clients."""
+        return memo
+
     def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, Future[Any] | None]:
         """Before a round among these groups: the memo that `distributions` needs, and what is computed beside the round
         until `learn`."""

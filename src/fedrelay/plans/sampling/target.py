@@ -13,7 +13,7 @@ from fedrelay.plans.grouping.groups import Groups
 from fedrelay.plans.sampling.sampler import NOTHING, Sampler
 from fedrelay.plans.sampling.urns import Urns, by_clusters
 from fedrelay.plans.sampling.ward import ward
-from fedrelay.types import Baton, Drop, Report, Result, Survey, Tree, Visit, Work
+from fedrelay.types import NOT_JOINED, Baton, Drop, Report, Result, Survey, Tree, Visit, Work
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,15 @@ class Target(Sampler):
     def init(self, survey: Survey, /) -> Tree:
         answers = list(survey(Census()))
         for answer in answers:
-            if isinstance(answer, Drop):
+            if isinstance(answer, Drop) and answer.reason != NOT_JOINED:
                 raise BadInput(
                     f"target sampling must know every client's classes; client {answer.client}: {answer.reason}"
                 )
-        return {"classes": torch.stack([answer.uplink["classes"] for answer in answers if isinstance(answer, Report)])}
+        none = torch.zeros(survey.task.classes, dtype=torch.int64)  # of who has not joined, and is in no group
+        return {"classes": torch.stack([one.uplink["classes"] if isinstance(one, Report) else none for one in answers])}
+
+    def grown(self, memo: Tree, survey: Survey, /) -> Tree:
+        return self.init(survey)
 
     def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, None]:
         if memo.get("groups") == groups:

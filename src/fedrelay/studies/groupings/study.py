@@ -18,8 +18,8 @@ from fedrelay.errors import RunFailed
 from fedrelay.plans import Groups, Traits
 from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, reasons, similarity
 from fedrelay.report.progress import Watched, bars
-from fedrelay.runs.loop import ClientSurvey
 from fedrelay.runs.measures import Box, balance_ratio, class_distances, covered_classes, group_counts
+from fedrelay.runs.surveys import ClientSurvey
 from fedrelay.studies.groupings.apart import Apart, chosen, distances, named_classes
 from fedrelay.studies.groupings.request import Request, read
 from fedrelay.tasks import Task
