@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench attack soak check licences dist clean
+.PHONY: help setup demo test datasets bench attack soak walkthrough check licences dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## create .venv with fedrelay and its tools, at the versions of constraints.txt
 
@@ -41,6 +41,9 @@ attack: setup ## kills, full disks, damaged files and settings, for MINUTES=60, 
 
 soak: setup ## 200 rounds with real clients, in which they and their server are killed again and again (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 200
+
+walkthrough: setup ## docs/deploy.md word for word, between network namespaces (Linux)
+	$(BIN)/python tests/remote/walkthrough.py
 
 check: setup ## format, lint, types and layers
 	$(BIN)/ruff format --check .

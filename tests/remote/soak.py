@@ -15,33 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from machines import Machine, Site, ticks
+from scenes import NAMES, written
 
 from fedrelay import config
 from fedrelay.cli.main import main as command
 
-NAMES = ("east", "north", "south", "west")
 SPARED = "west"
 """This client is never killed, so that its memory and open files can be watched."""
-FILE = """
-rounds = ROUNDS
-checkpoint = 5
-seed = 1
-[data]
-name = "digits"
-clients = 4
-partition = { name = "dirichlet", alpha = 0.5 }
-[model]
-name = "mlp"
-hidden = [32]
-[algorithm]
-name = "fedseq+scaffold"
-groups = 2
-[local]
-lr = 0.05
-batch = 16
-[evaluate]
-every = 10
-"""
 
 
 @dataclass
@@ -59,8 +39,8 @@ class Soaked:
 
 def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
     """Kill a client or the server whenever `every` more rounds are done, and start it again."""
-    path, draw, began = folder / "soak.toml", random.Random(seed), time.monotonic()
-    path.write_text(FILE.replace("ROUNDS", str(rounds)), encoding="utf-8")
+    path = written(folder, "fedseq+scaffold", "groups = 2", rounds=rounds, checkpoint=5)
+    draw, began = random.Random(seed), time.monotonic()
     assert command(["keys", "make", str(folder / "keys"), "--server", "127.0.0.1", "--clients", ",".join(NAMES)]) == 0
     site, soaked = Site(folder), Soaked(False, -1, dict.fromkeys((*NAMES, "server"), 0), 0.0)
     try:

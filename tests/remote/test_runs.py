@@ -14,36 +14,12 @@ import machines
 import numpy as np
 import pytest
 from needs import posix
+from scenes import NAMES, patients, written
 
 from fedrelay import config
 from fedrelay.cli.main import main
 
 pytestmark = posix
-
-NAMES = ("east", "north", "south", "west")
-FILE = """
-rounds = 3
-seed = 1
-[data]
-name = "digits"
-clients = 4
-partition = { name = "dirichlet", alpha = 0.5 }
-[model]
-name = "mlp"
-hidden = [16]
-[algorithm]
-name = "METHOD"
-SETTINGS
-[local]
-lr = 0.1
-batch = 16
-"""
-
-
-def written(folder: Path, method: str, settings: str = "") -> Path:
-    path = folder / "experiment.toml"
-    path.write_text(FILE.replace("METHOD", method).replace("SETTINGS", settings), encoding="utf-8")
-    return path
 
 
 def simulated(path: Path) -> str:
@@ -192,10 +168,7 @@ def test_a_client_that_is_killed_is_named_in_the_record_and_used_again_when_it_i
 
 
 def test_a_server_that_is_killed_goes_on_with_clients_that_come_back_by_themselves_to_the_same_bits(site):
-    path = written(site.folder, "fedseq+scaffold", "groups = 2")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("rounds = 3", "rounds = 40\ncheckpoint = 7"), encoding="utf-8"
-    )
+    path = written(site.folder, "fedseq+scaffold", "groups = 2", rounds=40, checkpoint=7)
     folder, names = site.folder / "run", ("--clients", ",".join(NAMES))
     server = served(site, path, *names)
     port = server.port
@@ -216,20 +189,11 @@ def test_a_server_that_is_killed_goes_on_with_clients_that_come_back_by_themselv
 
 def test_clients_bring_tables_of_their_own_which_nobody_else_sees(site):
     rng = np.random.default_rng(3)
-    header = "age,sex,dose,outcome\n"
-
-    def rows(count: int, shift: float) -> str:
-        made = []
-        for _ in range(count):
-            age, sex, dose = rng.normal(50 + shift, 10), rng.choice(["f", "m"]), rng.exponential(2)
-            made.append(f"{age:.2f},{sex},{dose:.3f},{'well' if age + 5 * dose > 58 else 'ill'}\n")
-        return header + "".join(made)
-
     tables = site.folder / "tables"
     tables.mkdir()
     for place, name in enumerate(NAMES):
-        (tables / f"{name}.csv").write_text(rows(40 + 10 * place, 4.0 * place), encoding="utf-8")
-    (site.folder / "test.csv").write_text(rows(60, 5.0), encoding="utf-8")
+        (tables / f"{name}.csv").write_text(patients(40 + 10 * place, older=4.0 * place, rng=rng), encoding="utf-8")
+    (site.folder / "test.csv").write_text(patients(60, older=5.0, rng=rng), encoding="utf-8")
     path = site.folder / "hospitals.toml"
     data = f'[data]\nname = "table"\npath = "{tables}"\nlabel = "outcome"\ntest = "{site.folder / "test.csv"}"\n'
     rest = (
