@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedrelay.data.federation import ClientData, Sent
     from fedrelay.plans.sampling import Sampler, Usually
     from fedrelay.runs.log import RoundLog
+    from fedrelay.runs.threat import Threat
     from fedrelay.tasks import Predictor, Task, Workspaces
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Drop",
     "Engine",
     "Hearing",
+    "Hop",
     "Kind",
     "Merge",
     "Outcome",
@@ -148,6 +150,10 @@ GIVEN = "given"
 """In the metadata of a field that the run fills in, not the user: no key of a configuration."""
 NOT_JOINED = "has not joined yet"
 """Why a survey has nothing of a client that is known by name and has never come."""
+Hop: TypeAlias = tuple[int, int]
+"""A client and its place in a chain, from 0."""
+ATTACKED = "attacked"
+"""Among the metrics of a report that an attacker has sent."""
 POOL_DISTANCES = "pool_distances"
 """What a client sends that was asked how far the models of its pool are from one another: a row for each."""
 
@@ -212,6 +218,8 @@ class State:
     run began."""
     told: Tree = field(default_factory=dict)
     """What clients have told in surveys, by the work, then by client: kept as long as others may still join."""
+    attackers: tuple[int, ...] = ()
+    """The clients that attack in the whole run, where the threat has such."""
 
 
 Result: TypeAlias = tuple[Baton, Tree, Report]
@@ -442,6 +450,7 @@ class Algorithm:
     Without a barrier a merge waits for every chain. `pooled` marks the reference that sees all data as one client.
     `relayed`: what one client of a chain sends to the next goes through the server. `serverless`: there is none, and
     batons stay with clients. `predictor` says how the result predicts; None: as one model, the mean of the batons.
+    `threat` says who attacks, and how; None: everybody is honest.
     """
 
     plan: Plan
@@ -452,6 +461,7 @@ class Algorithm:
     relayed: bool = False
     serverless: bool = False
     predictor: Callable[[State], Predictor] | None = None
+    threat: Threat | None = None
 
 
 class Engine(ABC):

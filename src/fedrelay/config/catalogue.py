@@ -17,10 +17,11 @@ from fedrelay.data import PARTITIONS
 from fedrelay.engines import ENGINES
 from fedrelay.merges import GRAPHS, MERGES
 from fedrelay.models import MODELS
-from fedrelay.plans import DISTANCES, GROUPERS
+from fedrelay.plans import ATTACKERS, DISTANCES, GROUPERS
 from fedrelay.plans.growth import GROWTHS
 from fedrelay.plans.sampling import SAMPLERS
 from fedrelay.runs.latency import DISTRIBUTIONS
+from fedrelay.runs.threat import ATTACKS
 from fedrelay.tasks import LOSSES, METRICS
 from fedrelay.visits import OBJECTIVES, OPTIMISERS, PULLS, TERMS
 from fedrelay.visits.probe_networks import PROBES
@@ -49,6 +50,8 @@ KINDS = {
     "distances": DISTANCES,
     "groupers": GROUPERS,
     "probes": PROBES,
+    "attacks": ATTACKS,
+    "attackers": ATTACKERS,
 }
 GIVEN = ("local", "federation", "task", "folder", "seed")
 """Parameters that come from other sections of a configuration."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay.config import catalogue, extensions, schema
+from fedrelay.config.attack import build_attack
+from fedrelay.config.attack import keys_of as attack_keys
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import federate
 from fedrelay.config.federation import keys_of as data_keys
@@ -39,10 +41,10 @@ LONGEST = 10_000_000
 """Bytes of a configuration; one with every client's speed and bandwidth has less."""
 DEEPEST = 50
 NUMBERS = {"rounds": 100, "seed": 0, "checkpoint": 10}
-OPTIONAL = ("latency", "task", "packages")
+OPTIONAL = ("latency", "task", "attack", "packages")
 """Sections that a configuration need not have: without [latency] there is no virtual clock, without [task] the model
-learns what there is to learn by its usual loss; [packages] says which other packages a run took parts from, and is
-written by the run."""
+learns what there is to learn by its usual loss, without [attack] everybody is honest; [packages] says which other
+packages a run took parts from, and is written by the run."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
 REMOTE = "remote"
 """What [engine] says of a run with real clients."""
@@ -203,6 +205,10 @@ def build(
     task, resolved_task = build_task(wanted, model, federation)
     evaluate, resolved_evaluate = build_evaluate(evaluate, resolved_evaluate, task)
     task = adapted(algorithm, task)
+    hostile = section_of(tables, "attack") if "attack" in tables else None
+    real = engine is not None
+    threat, resolved_attack = build_attack(hostile, algorithm, task, clients=len(federation), real=real)
+    algorithm = replace(algorithm, threat=threat)
     at = {"federation": federation, "task": task, "seed": seed}
     if engine is None:
         relaying, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
@@ -210,7 +216,7 @@ def build(
         relaying, resolved_engine = engine(algorithm, federation, task, seed)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
     latency, resolved_latency = build_latency(tables, len(federation), seed, pooled=algorithm.pooled)
-    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_task | resolved_latency
+    tables = numbers | dict(zip(SECTIONS, resolved, strict=True)) | resolved_task | resolved_latency | resolved_attack
     packages = extensions.used(tables)
     tables |= {"packages": packages} if packages else {}
     return Experiment(tables, federation, task, algorithm, relaying, evaluate, latency, data_dir, clients)
@@ -223,6 +229,8 @@ def keys_of(section: str, name: object) -> Collection[str] | None:
         return method_keys(name)
     if section == "data":
         return data_keys(name)
+    if section == "attack":
+        return attack_keys(name)
     table: schema.Table | None = {"model": MODELS, "engine": ENGINES}.get(section)  # type: ignore[assignment]
     if table is None:
         return None

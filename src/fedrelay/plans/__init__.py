@@ -1,6 +1,7 @@
 """Who trains after whom."""
 
 from fedrelay.plans import sampling
+from fedrelay.plans.attackers import ATTACKERS, Attackers, InGroups, Named, Neighbours, Position, Spread
 from fedrelay.plans.chains import Ring, Singles, Superclients
 from fedrelay.plans.grouping.criteria import Grouping, criteria
 from fedrelay.plans.grouping.distances import (
@@ -25,9 +26,11 @@ from fedrelay.plans.peers import Peers
 from fedrelay.plans.regroup import Moment, Regrouped
 
 __all__ = [
+    "ATTACKERS",
     "DISTANCES",
     "GROUPERS",
     "GROWTHS",
+    "Attackers",
     "Cosine",
     "Distance",
     "Euclidean",
@@ -41,20 +44,25 @@ __all__ = [
     "Growth",
     "Handover",
     "Icg",
+    "InGroups",
     "KMeans",
     "KullbackLeibler",
     "Limits",
     "Linear",
     "Logarithmic",
     "Moment",
+    "Named",
+    "Neighbours",
     "NormalisedCosine",
     "Once",
     "Order",
     "Peers",
+    "Position",
     "Random",
     "Regrouped",
     "Ring",
     "Singles",
+    "Spread",
     "Superclients",
     "Traits",
     "Wasserstein",

@@ -15,12 +15,12 @@ from typing import Any, cast
 import torch
 
 from fedrelay.runs.json_files import Damaged
-from fedrelay.runs.log import Dropped, RoundLog, Undescribed
+from fedrelay.runs.log import Dropped, Hit, RoundLog, Undescribed
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State
 
 RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     *(Baton, Chain, Drop, Outcome, Report, State),
-    *(RoundLog, Dropped, Undescribed),
+    *(RoundLog, Dropped, Hit, Undescribed),
 ]
 DEEPEST, MOST = 40, 20_000_000
 """How deep plain data may be nested, and of how many parts it may be made: more is no run's."""
@@ -184,6 +184,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         "finished_at": number,
     },
     Dropped: {"client": whole, "chain": whole, "hop": whole, "reason": text},
+    Hit: {"client": whole, "chain": whole, "hop": whole},
     Undescribed: {"client": whole, "reason": text},
     RoundLog: {
         **dict.fromkeys(("round", "clients", "chains", "depth", "examples", "visits", "groups"), whole),
@@ -195,6 +196,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         "drops": several(record(Dropped)),
         **dict.fromkeys(("kept", "joined"), several(whole)),
         "undescribed": several(record(Undescribed)),
+        "attacked": several(record(Hit)),
     },
     State: {
         **dict.fromkeys(("round", "examples", "groups", "slots"), whole),
@@ -203,7 +205,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         "waiting": several(record(Outcome)),
         "clock": number,
         "log": maybe(record(RoundLog)),
-        **dict.fromkeys(("participants", "joined"), several(whole)),
+        **dict.fromkeys(("participants", "joined", "attackers"), several(whole)),
         "trainable": maybe(whole),
         "described": plain,
     },

@@ -37,6 +37,8 @@ from fedrelay.runs.rounds import kept, read_rounds
 from fedrelay.system import files
 
 ROUNDS, SUMMARY, CONFIG = "rounds.jsonl", "summary.json", "config.toml"
+ATTACKERS = "attackers.json"
+"""Who attacks in the whole run, where there is an attack."""
 CLIENTS, CLIENTS_TABLE, QUALITY = "clients.json", "clients.csv", "quality.json"
 MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION = "model.pt", "model.json", "client_models.pt", "preparation.json"
 AT_THE_END = (SUMMARY, CLIENTS, CLIENTS_TABLE, QUALITY, MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION)

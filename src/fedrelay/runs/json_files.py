@@ -134,6 +134,18 @@ def lost(*numbered: str) -> Check:
     return check
 
 
+def numbered(*names: str) -> Check:
+    """A list of entries with these numbers."""
+
+    def check(value: Any, key: str) -> None:
+        need(isinstance(value, list), f"{key} should be a list", value)
+        for one in value:
+            good = isinstance(one, dict) and all(is_number(one.get(name)) for name in names)
+            need(good, f"{key} should say {', '.join(names)}", one)
+
+    return check
+
+
 def listed(value: Any, key: str) -> None:
     need(isinstance(value, list) and all(map(is_number, value)), f"{key} should be a list of numbers", value)
 

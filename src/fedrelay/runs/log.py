@@ -28,6 +28,15 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class Hit:
+    """A visit in which a client attacked: which one, in which chain of the round, at which place (from 0)."""
+
+    client: int
+    chain: int
+    hop: int
+
+
+@dataclass(frozen=True)
 class Undescribed:
     """A client of which no trait came back, and why; it is grouped at random."""
 
@@ -79,6 +88,8 @@ class RoundLog:
     over_clients: Mapping[str, float | None] = field(default_factory=dict)
     """Loss and headline on all clients' own examples (`train_loss`, `test_accuracy` …) and their deviations over
     clients; empty if this round was not evaluated so."""
+    attacked: tuple[Hit, ...] = ()
+    """Who attacked in it, and where."""
 
     @property
     def accuracy(self) -> float | None:

@@ -16,6 +16,7 @@ from fedrelay.runs import costs
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcomers
+from fedrelay.runs.threat import hits_of
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
 from fedrelay.types import POOL_DISTANCES, Algorithm, Baton, Chain, Engine, Merge, Outcome, Report, State
 from fedrelay.vectors import blend, is_finite
@@ -55,6 +56,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
             "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
         )
     merge = algorithm.merge.fitted(engine.task, engine.seed)
+    threat = None if algorithm.threat is None else algorithm.threat.fitted(engine.task)
     engine.remember(0, {})
     params = engine.task.init(engine.seed)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
@@ -75,6 +77,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         described=astuple(costs.preparing(engine.prepared) + survey.traffic),
         joined=joined,
         told=survey.told,
+        attackers=() if threat is None else threat.attackers(memo, len(engine.sizes), engine.seed),
     )
 
 
@@ -94,7 +97,10 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         check(planned.chains, round)
         if not state.round and algorithm.barrier is None:
             check_promise(algorithm.merge, len(planned.chains))
-    running = () if planned.server_only else engine.run(algorithm.update, planned.chains, state.shared, round)
+    threat = None if algorithm.threat is None else algorithm.threat.fitted(engine.task)
+    hops = {} if threat is None else threat.hops(planned.chains, state.attackers, round, engine.seed)
+    work = algorithm.update if threat is None else threat.work(algorithm.update, hops, len(planned.chains))
+    running = () if planned.server_only else engine.run(work, planned.chains, state.shared, round)
     outcomes = list(running)
     home = at_home(algorithm.update.at_home(engine.task), engine.task)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
@@ -106,6 +112,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         raise RunFailed(every_chain_failed(round, outcomes))
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
     merge = algorithm.merge.fitted(engine.task, engine.seed)
+    merging = merge if threat is None else threat.merge(merge)
     exchanges, model = merge.exchanges(state), state.batons[0].params
     # Whoever waits for every chain also waits for one that is lost, until it is known to be.
     awaited = outcomes if algorithm.barrier is None or not ready else ready
@@ -115,7 +122,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     memo = algorithm.plan.learn(planned, back)
     slots = max([state.slots if state.waiting else 1, *(1 + chain.slot for chain in planned.chains)])
     known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups, slots=slots)
-    merged = merge(known, ready) if ready or planned.server_only else known
+    merged = merging(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     there = {report.client for outcome in outcomes for report in outcome.reports}
@@ -129,6 +136,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         joined=newcomers(before, state),
         simulated_seconds=None if pace is None else clock - began_at(state),
         seconds=time.perf_counter() - began,
+        attacked=hits_of(hops, outcomes),
     )
     after = replace(merged, round=round, log=log, participants=tuple(sorted(there)), described=())
     engine.commit(round)

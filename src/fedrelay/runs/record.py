@@ -28,7 +28,18 @@ from fedrelay.runs.claim import Claim, alone_in
 from fedrelay.runs.costs import Estimate
 from fedrelay.runs.described import described_run
 from fedrelay.runs.fitting import check_fits
-from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS, SUMMARY, keep, read_config, read_summary, write_summary
+from fedrelay.runs.folder import (
+    AT_THE_END,
+    ATTACKERS,
+    CONFIG,
+    ROUNDS,
+    SUMMARY,
+    keep,
+    read_config,
+    read_summary,
+    write_summary,
+)
+from fedrelay.runs.json_files import dumps
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import deployed, start, train
@@ -37,6 +48,7 @@ from fedrelay.runs.results import error_of, spread_of, write_results
 from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprint, logs_of
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.runs.testing import figures_of, over_clients
+from fedrelay.runs.threat import told
 from fedrelay.runs.underway import FOLDER, SECONDS, UnderwayFiles
 from fedrelay.tasks import Workspaces
 from fedrelay.types import Algorithm, Engine, State
@@ -195,6 +207,7 @@ class Recorder:
             )
         state = start(self.algorithm, self.engine, self.latency)
         self._write_tables()
+        self._note_attackers(state)
         self._lines.restart([])
         self._save(state)
         return state
@@ -212,6 +225,7 @@ class Recorder:
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
         self._write_tables()
+        self._note_attackers(state)
         on_the_way = self._on_the_way(logs[-1], state) if logs and state.round < self.rounds else None
         if on_the_way is not None and on_the_way != logs[-1]:
             logs[-1] = on_the_way
@@ -234,6 +248,12 @@ class Recorder:
             if {**found, "rounds": 0} != {**tables, "rounds": 0}:
                 raise BadInput(f"{self.path.resolve()} holds a run of another configuration: choose another folder")
         keep(path, tomli_w.dumps(tables))
+
+    def _note_attackers(self, state: State) -> None:
+        """Who attacks in the whole run, for whoever looks into the folder."""
+        if self.algorithm.threat is not None:
+            facts = told(self.algorithm.threat, state.attackers, self.engine.names)
+            keep(self.path / ATTACKERS, dumps(facts, indent=2) + "\n")
 
     def _save(self, state: State, noted: Noted | None = None) -> None:
         committed, memories = self.engine.memories()
@@ -272,8 +292,11 @@ class Recorder:
         test = self.test if last else self._some
         if not test or not (last or state.round % self.evaluate.every == 0):
             return {}
-        predictor = deployed(state, self.algorithm, self.engine)
-        return finite(figures_of(predictor, test, self._workspaces, self.federation))
+        predictor, threat = deployed(state, self.algorithm, self.engine), self.algorithm.threat
+        found = figures_of(predictor, test, self._workspaces, self.federation)
+        if threat is not None:
+            found |= threat.fitted(self.engine.task).figures(predictor, test, self._workspaces)
+        return finite(found)
 
     def _every_client(self, round: int) -> bool:
         """Whether the model of this round is evaluated on the examples of all clients."""

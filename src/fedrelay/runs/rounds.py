@@ -24,13 +24,14 @@ from fedrelay.runs.json_files import (
     maybe,
     need,
     number,
+    numbered,
     numbers,
     parsed,
     part,
     pool,
     read,
 )
-from fedrelay.runs.log import Dropped, RoundLog, Undescribed, nothing
+from fedrelay.runs.log import Dropped, Hit, RoundLog, Undescribed, nothing
 from fedrelay.system import files
 
 MEASURED = ("accuracy", "loss")
@@ -86,7 +87,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients"):
+    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients", "attacked"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -156,6 +157,7 @@ def decoded(line: bytes, number: int) -> RoundLog:
     for name in ("kept", "joined"):
         found[name] = tuple(found.get(name, ()))
     found["drops"] = tuple(Dropped(**kept(Dropped, drop)) for drop in found.get("drops", ()))
+    found["attacked"] = tuple(Hit(**kept(Hit, one)) for one in found.get("attacked", ()))
     found["undescribed"] = tuple(Undescribed(**kept(Undescribed, one)) for one in found.get("undescribed", ()))
     return RoundLog(**kept(RoundLog, found))
 
@@ -185,5 +187,6 @@ ROUND_CHECKS: dict[str, Check] = {
     "drops": lost("client", "chain", "hop"),
     **dict.fromkeys(("kept", "joined"), listed),
     "undescribed": lost("client"),
+    "attacked": numbered("client", "chain", "hop"),
     "pool": pool,
 }
