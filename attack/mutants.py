@@ -147,7 +147,8 @@ def named(tables: Tables, rng: random.Random) -> None:
     _, part = rng.choice(parts())
     filled = {key: value for key, value in copy.deepcopy(part).items() if value is not None}
     where, key = anywhere(tables, rng)
-    section = rng.choice(("data", "model", "algorithm", "engine", "local", "latency", "task", "evaluate", "groups"))
+    sections = ("data", "model", "algorithm", "engine", "local", "latency", "task", "evaluate", "groups", "attack")
+    section = rng.choice(sections)
     if rng.random() < 0.5:
         tables[section] = filled
     else:
@@ -156,7 +157,7 @@ def named(tables: Tables, rng: random.Random) -> None:
 
 def belonging(tables: Tables, rng: random.Random) -> None:
     """A part that exists in its own section, with one of its parameters made odd."""
-    sections = {"algorithms": "algorithm", "models": "model", "engines": "engine", "data": "data"}
+    sections = {"algorithms": "algorithm", "models": "model", "engines": "engine", "data": "data", "attacks": "attack"}
     own = [(sections[kind], part) for kind, part in parts() if kind in sections]
     section, part = rng.choice(own)
     filled = {key: value for key, value in copy.deepcopy(part).items() if value is not None}

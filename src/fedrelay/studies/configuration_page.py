@@ -25,8 +25,9 @@ from fedrelay.config.task import Wanted
 from fedrelay.errors import BadInput
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.summary import Evaluate
+from fedrelay.runs.threat import When
 from fedrelay.studies import compare
-from fedrelay.studies.configuration_words import ABOUT, COMPARE, DATA, LOCAL, NUMBERS, PACKAGES, WORDS
+from fedrelay.studies.configuration_words import ABOUT, ATTACK, COMPARE, DATA, LOCAL, NUMBERS, PACKAGES, WORDS
 from fedrelay.studies.groupings import request
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.method_tables import short
@@ -99,6 +100,7 @@ def typed(hint: Any) -> str:
     for part in (hint, *typing.get_args(hint)):
         kind = KINDS_OF.get(part)
         if kind:
+            kind = {"attacks": "attack"}.get(kind, kind)  # they have a section of their own
             many = "list of " if typing.get_origin(hint) is tuple else ""
             return f"{many}[{kind}](#{kind})"
     origin, parts = typing.get_origin(hint), [part for part in typing.get_args(hint) if part is not type(None)]
@@ -197,7 +199,7 @@ def asked() -> list[Row]:
 
 def choices() -> list[str]:
     """The parts that several sections choose from."""
-    shown = ("algorithms", "data", "models", "engines", "optimisers")
+    shown = ("algorithms", "data", "models", "engines", "optimisers", "attacks")
     return [text for kind in catalogue.KINDS if kind not in shown for text in (f"### {kind}", *named(kind))]
 
 
@@ -220,6 +222,11 @@ def algorithm() -> list[str]:
     return [table([name, *keys_of(method)]), "By name, besides these:", *named("algorithms")]
 
 
+def attack() -> list[str]:
+    name = ("`name`", "text", "required", f"one of {', '.join(f'`{name}`' for name in catalogue.targets('attacks'))}")
+    return [ATTACK, table([name, *keys_of(When)]), "By name, besides these:", *named("attacks")]
+
+
 def chosen(kind: str, default: str) -> list[str]:
     name = ("`name`", "text", default, f"one of {', '.join(f'`{name}`' for name in catalogue.targets(kind))}")
     return [table([name]), "By name, besides this:", *named(kind)]
@@ -234,6 +241,7 @@ SECTIONS: dict[str, Callable[[], list[str]]] = {
     "engine": lambda: chosen("engines", '`"auto"`'),
     "latency": lambda: [textwrap.fill(doc(Latency), 120), table(keys_of(Latency))],
     "task": lambda: [textwrap.fill(doc(Wanted), 120), table(keys_of(Wanted))],
+    "attack": attack,
     "packages": lambda: [PACKAGES],
 }
 """What the page says of every section."""

@@ -80,6 +80,10 @@ COMPARE = (
     },
 )
 
+ATTACK = """Who lies in the run, and how; without the section everybody is honest. The attackers are drawn from the
+seed by labels of their own: everything else is drawn as in the honest run, and with `strength = 0` the models are the
+same to the bit. `attackers.json` and every line of `rounds.jsonl` (`attacked`) say who they were."""
+
 PACKAGES = """Written by a run that took parts from other packages ([Extend](extend.md#parts-in-a-package-of-your-own)):
 the name of each and its version. A configuration that has it is refused where another version is installed, or none."""
 
