@@ -59,7 +59,7 @@ SITUATIONS = {
     "alie": ("fedseq", When(Spread(0.5))),
     "ipm": ("fedseqinter", When(Position(-1, chains=1))),
     "min_max": ("dfedavgm", When(Spread(0.3))),
-    "mimic": ("fedasyncseq", When(Spread(0.3), last_round=2)),
+    "mimic": ("fedavg", When(Spread(0.3), last_round=2)),
 }
 
 
