@@ -3,5 +3,19 @@
 from fedrelay.runs.loop import adapted, advance, deployed, start, train
 from fedrelay.runs.measures import balance_ratio, group_counts
 from fedrelay.runs.surveys import ClientSurvey
+from fedrelay.runs.threat import ATTACKS, Threat, When, threatened
 
-__all__ = ["ClientSurvey", "adapted", "advance", "balance_ratio", "deployed", "group_counts", "start", "train"]
+__all__ = [
+    "ATTACKS",
+    "ClientSurvey",
+    "Threat",
+    "When",
+    "adapted",
+    "advance",
+    "balance_ratio",
+    "deployed",
+    "group_counts",
+    "start",
+    "threatened",
+    "train",
+]
