@@ -15,6 +15,7 @@ from fedrelay.runs.log import RoundLog
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.studies.reproduce.finished import Finished, Reading
 from fedrelay.studies.reproduce.measures import MEASURES
+from fedrelay.studies.reproduce.outcome import Head
 from fedrelay.studies.reproduce.reading import column_of
 
 FOUND = Finished(figures={"clients": ({"cpd": 0.5}, {"cpd": 0.4}), "groups": ({"cpd": 0.1}, {"cpd": None})})
@@ -37,6 +38,11 @@ def test_a_column_is_beside_one_row_only():
 def test_what_is_set_beside_nothing_is_nothing():
     column = column_of({"name": "beside", "measure": "cpd", "per": "nobody"}, "[[columns]] 1")
     assert column.measure(FOUND, "groups") == []
+
+
+@pytest.mark.parametrize(("unit", "title"), [("s", "time (s)"), ("GB", "time (GB)"), ("%", "time"), ("", "time")])
+def test_a_unit_stands_above_its_column_unless_every_number_has_it(unit, title):
+    assert Head("time", unit).title == title
 
 
 @pytest.fixture(scope="module")

@@ -281,10 +281,14 @@ def unsure(claim: Claim, cells: Sequence[Cell]) -> bool:
 # --- in words
 
 
+WITH_NUMBERS = ("%", "x")
+"""Units that are written after every number; others stand above the column."""
+
+
 def number_text(value: float, unit: str, digits: int | None) -> str:
     """A number of a column; without a unit, whole ones as they are and others with three figures."""
     if digits is None:
-        digits = 2 if unit in ("%", "x") else None
+        digits = 2 if unit in WITH_NUMBERS else None
     if digits is not None:
         written = f"{value:.{digits}f}"
     else:

@@ -72,7 +72,7 @@ def table(part: Part, columns: Sequence[Head]) -> str:
     for column in columns:
         printed = is_printed(part, column)
         shown.append((column, printed))
-        heads += [column.name, *(["paper", "difference"] if printed else [])]
+        heads += [column.title, *(["paper", "difference"] if printed else [])]
     rows = []
     for line in part.lines:
         row = [line.name]

@@ -12,7 +12,7 @@ from typing import Any
 from fedrelay import __version__
 from fedrelay.errors import BadInput
 from fedrelay.studies.reproduce import scales
-from fedrelay.studies.reproduce.beside import Cell, Judged, Line, Part, judged, parts_of
+from fedrelay.studies.reproduce.beside import WITH_NUMBERS, Cell, Judged, Line, Part, judged, parts_of
 from fedrelay.studies.reproduce.finished import Finished
 from fedrelay.studies.reproduce.item import Item, Place
 
@@ -24,6 +24,11 @@ class Head:
     name: str
     unit: str = ""
     digits: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What stands above the column: its unit too, unless every number has it."""
+        return self.name if self.unit in ("", *WITH_NUMBERS) else f"{self.name} ({self.unit})"
 
 
 @dataclass(frozen=True)
