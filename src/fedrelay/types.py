@@ -70,7 +70,8 @@ class Baton:
 @dataclass(frozen=True)
 class Chain:
     """Who trains after whom, from which baton. `weight` overrides the weighting by examples. `holder` is the client
-    that has the baton before the chain begins, where there is no server."""
+    that has the baton before the chain begins, where there is no server. `slot` is which of several batons it has, or,
+    where chains are compared two by two, which pair it is of."""
 
     start: Baton
     clients: tuple[int, ...]
@@ -154,6 +155,11 @@ Hop: TypeAlias = tuple[int, int]
 """A client and its place in a chain, from 0."""
 ATTACKED = "attacked"
 """Among the metrics of a report that an attacker has sent."""
+LAST_GLOBAL = "last_global"
+"""In what is shared with clients: the model of the last merge, for works that read it."""
+BOUNDED, SKIPPED, DISAGREED = "bounded", "skipped", "disagreed"
+"""What reports and merges tell of defences: a step that was shortened, a model that a client did not go on with, a pair
+of chains that did not count."""
 POOL_DISTANCES = "pool_distances"
 """What a client sends that was asked how far the models of its pool are from one another: a row for each."""
 
@@ -247,6 +253,16 @@ class Work(ABC):
     def guard(self) -> float | None:
         """How many times longer than the received model a returned one may be; None: any length will do."""
         return 1e4
+
+    @property
+    def bound(self) -> float | None:
+        """How far it may move the model; whoever relays shortens what goes farther. None: any distance."""
+        return None
+
+    @property
+    def reads_global(self) -> bool:
+        """Whether a client needs the model of the last merge besides the one it gets (`LAST_GLOBAL` in shared)."""
+        return False
 
     @property
     def brief(self) -> tuple[Work, float]:
@@ -418,6 +434,10 @@ class Merge(ABC):
 
     @abstractmethod
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State: ...
+
+    def tells(self, state: State, outcomes: Sequence[Outcome], /) -> Mapping[str, float]:
+        """What there is to say, for the record, of how it merges these: numbers by name."""
+        return {}
 
     def exchanges(self, state: State, /) -> Sequence[Hearing]:
         """What clients send one another in the merge of the round after this state, step by step, if they do."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Literal
 
+from fedrelay.algorithms.defence import Defence, defended
 from fedrelay.errors import BadInput
 from fedrelay.merges import Every, Mean, WithAbsent
 from fedrelay.plans import Singles
@@ -73,6 +74,7 @@ def method(
     sampler: Sampler = Uniform(),
     merge: Merge | None = None,
     private: str | tuple[str, ...] | None = None,
+    defence: Defence | None = None,
 ) -> Algorithm:
     """FedAvg with these changes: an algorithm that any engine can run.
 
@@ -85,6 +87,7 @@ def method(
         merge: how models are merged, for methods that leave it open.
         private: parts of the model that never leave a client: "norm" (normalisation layers), "head" (the last layer),
             or patterns for the names of parameters. Every client then has a model of its own.
+        defence: what is done inside chains against clients that lie.
     """
     refuse_strangers(changes, local, merge)
     named = (private,) if isinstance(private, str) else tuple(private or ())
@@ -109,7 +112,7 @@ def method(
         predictor=change.predictor,
     )
     check(algorithm, inner)
-    return algorithm
+    return algorithm if defence is None else defended(algorithm, defence)
 
 
 def usual_fraction(*changes: Change) -> Usually:

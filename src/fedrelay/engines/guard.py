@@ -1,12 +1,14 @@
-"""The guard against divergence: a model that exploded is noticed at once, and never reaches a merge."""
+"""The guard against divergence: a model that exploded is noticed at once, and never reaches a merge. And the bound on
+what one hop may do, where a method has one."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
-from fedrelay.types import Vector, Work
+from fedrelay.types import BOUNDED, Baton, Drop, Result, Vector, Work
 from fedrelay.vectors import is_finite
 
 LARGE = 100.0
@@ -36,6 +38,22 @@ def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | Non
         size = after / math.sqrt(len(weights))
         return f"its model exploded: {grew(before, after)}, which is {size:.3g} for every weight ({ADVICE})"
     return None
+
+
+def bounded(work: Work, received: Baton, result: Result | Drop, trainable: int | None = None) -> Result | Drop:
+    """What whoever relays makes of a visit: its step shortened to the bound of the work if it is longer. Buffers, which
+    are no weights, stay as they are."""
+    if work.bound is None or isinstance(result, Drop):
+        return result
+    after, memory, report = result
+    step = after.params[:trainable] - received.params[:trainable]
+    length = norm(step)
+    shortened = length > work.bound
+    if shortened:
+        params = after.params.clone()
+        params[:trainable] = received.params[:trainable] + step * (work.bound / length)
+        after = replace(after, params=params)
+    return after, memory, replace(report, metrics={**report.metrics, BOUNDED: float(shortened)})
 
 
 def norm(vector: Vector) -> float:

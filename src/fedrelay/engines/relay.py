@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.guard import spoiled
+from fedrelay.engines.guard import bounded, spoiled
 from fedrelay.engines.memory import Memory
 from fedrelay.errors import say_once
 from fedrelay.tasks import Task, Workspaces
@@ -138,6 +138,7 @@ def relay(
             place.tell("hop", hop + 1, len(chain.clients))
         visit = simulation.visit(context, client, memory.get(client), hop, place)
         result = attempt(context.work, runner.baton, visit)
+        result = bounded(context.work, runner.baton, result, simulation.task.layout.trainable)
         runner.take(result, memory, client=client, before=visit.memory)
         if place is not None and runner.trained:
             place.keep("hops", partial(runner.saved, hop + 1, memory))
@@ -153,6 +154,7 @@ def relay_together(simulation: Simulation, context: Context, chains: Sequence[Ch
         visits = [simulation.visit(context, client, memory.get(client), hop) for client in clients]
         results = attempt_together(context.work, [runner.baton for runner in going], visits)
         for runner, result, visit in zip(going, results, visits, strict=True):
+            result = bounded(context.work, runner.baton, result, simulation.task.layout.trainable)
             runner.take(result, memory, client=visit.client.id, before=visit.memory)
     return [runner.outcome() for runner in runners]
 

@@ -10,7 +10,9 @@ from fedrelay.report import measures
 from fedrelay.report.against import Against, base_for, methods_of, times
 from fedrelay.runs.folder import Run
 from fedrelay.runs.measures import parallelism_ratio, speed_up
+from fedrelay.runs.summary import counted
 from fedrelay.tasks import LOSS
+from fedrelay.types import BOUNDED, DISAGREED, SKIPPED
 
 MANY = 12
 
@@ -141,10 +143,24 @@ def costs(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
     times = [next(reversed(measures.clock(run)), None) for run in runs]
     if any(time is not None for time in times):
         found.insert(-3, Column("Time", "simulated", tuple(map(measures.duration, times))))
+    found += defences(runs)
     for title in ("computing", "communication"):
         values = [measures.estimate(run, f"{title}_seconds") for run in runs]
         if any(value is not None for value in values):
             found.append(Column("Estimated (FedGSP)", title, tuple(map(measures.duration, values))))
+    return found
+
+
+DEFENCES = {BOUNDED: "hops shortened", SKIPPED: "models not gone on with", DISAGREED: "pairs left out"}
+
+
+def defences(runs: Sequence[Run]) -> list[Column]:
+    """What defences inside chains did, where a run has any."""
+    found = []
+    for name, title in DEFENCES.items():
+        values = [counted([log.defence for log in run.rounds]).get(name) for run in runs]
+        if any(value is not None for value in values):
+            found.append(Column("Defence", title, tuple(map(measures.count, values))))
     return found
 
 

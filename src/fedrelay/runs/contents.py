@@ -189,7 +189,8 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
     RoundLog: {
         **dict.fromkeys(("round", "clients", "chains", "depth", "examples", "visits", "groups"), whole),
         **dict.fromkeys(
-            ("messages", "bytes", "relayed", "describing", "sampling", "metrics", "over_clients", "pool"), tree
+            ("messages", "bytes", "relayed", "describing", "sampling", "metrics", "over_clients", "pool", "defence"),
+            tree,
         ),
         **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe(number)),
         "seconds": number,

@@ -132,7 +132,7 @@ SUMMARY_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("messages", "bytes"), directions("total")),
     **dict.fromkeys(("rounds_to", "traffic_to", "time_to"), shares),
     **dict.fromkeys(("relayed", "describing"), part),
-    **dict.fromkeys(("estimates", "clients", "over_clients"), numbers),
+    **dict.fromkeys(("estimates", "clients", "over_clients", "defence"), numbers),
     **dict.fromkeys(("calibration_error", "mean_loss"), maybe),
     "estimates_to": shares_by_name,
 }
@@ -141,7 +141,9 @@ OLD_SUMMARY: dict[str, Any] = {
     "mean_loss": None,
     **{
         key: {}
-        for key in ("rounds_to", "traffic_to", "time_to", "estimates", "estimates_to", "clients", "over_clients")
+        for key in (
+            *("rounds_to", "traffic_to", "time_to", "estimates", "estimates_to", "clients", "over_clients", "defence"),
+        )
     },
     **{key: nothing() for key in ("relayed", "describing")},
     "depth": 0,

@@ -91,6 +91,10 @@ class RoundLog:
     attacked: tuple[Hit, ...] = ()
     """Who attacked in it, and where."""
 
+    defence: Mapping[str, float] = field(default_factory=dict)
+    """Where chains are defended: how many hops were shortened (`bounded`), models not gone on with (`skipped`), and
+    pairs of chains that did not count (`disagreed`)."""
+
     @property
     def accuracy(self) -> float | None:
         """On the test set, if this round was tested."""
@@ -157,5 +161,7 @@ class Summary:
     """On the test set: the mean of the same tests as `mean`."""
     estimates_to: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """The same as `estimates` when each share of the target was reached: by name, then by share."""
+    defence: Mapping[str, float] = field(default_factory=dict)
+    """What defences inside chains did, over all rounds."""
     over_clients: Mapping[str, float | None] = field(default_factory=dict)
     """After the last round: loss and headline on all clients' own examples, and their deviations over clients."""

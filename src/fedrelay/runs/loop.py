@@ -18,7 +18,22 @@ from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcomers
 from fedrelay.runs.threat import hits_of
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
-from fedrelay.types import POOL_DISTANCES, Algorithm, Baton, Chain, Engine, Merge, Outcome, Report, State
+from fedrelay.types import (
+    BOUNDED,
+    LAST_GLOBAL,
+    POOL_DISTANCES,
+    SKIPPED,
+    Algorithm,
+    Baton,
+    Chain,
+    Engine,
+    Merge,
+    Outcome,
+    Report,
+    State,
+    Tree,
+    Work,
+)
 from fedrelay.vectors import blend, is_finite
 
 
@@ -100,7 +115,8 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     threat = None if algorithm.threat is None else algorithm.threat.fitted(engine.task)
     hops = {} if threat is None else threat.hops(planned.chains, state.attackers, round, engine.seed)
     work = algorithm.update if threat is None else threat.work(algorithm.update, hops, len(planned.chains))
-    running = () if planned.server_only else engine.run(work, planned.chains, state.shared, round)
+    shared = shared_with(algorithm.update, state)
+    running = () if planned.server_only else engine.run(work, planned.chains, shared, round)
     outcomes = list(running)
     home = at_home(algorithm.update.at_home(engine.task), engine.task)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
@@ -129,6 +145,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     sent = costs.exchanged(exchanges, model, home)
     log = replace(
         log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home) + sent),
+        defence={**told_of_defences(outcomes), **merge.tells(known, ready)},
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
         groups=planned.groups,
         sampling=dict(planned.sampling),
@@ -141,6 +158,21 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     after = replace(merged, round=round, log=log, participants=tuple(sorted(there)), described=())
     engine.commit(round)
     return after
+
+
+def shared_with(update: Work, state: State) -> Tree:
+    """What the server tells every client in the coming round."""
+    return {**state.shared, LAST_GLOBAL: state.batons[0].params} if update.reads_global else state.shared
+
+
+def told_of_defences(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """How many hops were shortened, and how many models not gone on with; nothing where nobody looks."""
+    reports = [report for outcome in outcomes for report in outcome.reports]
+    return {
+        name: sum(report.metrics.get(name, 0.0) for report in reports)
+        for name in (BOUNDED, SKIPPED)
+        if any(name in report.metrics for report in reports)
+    }
 
 
 def deployed(state: State, algorithm: Algorithm | None = None, engine: Engine | None = None) -> Predictor:
@@ -165,7 +197,8 @@ def traffic_of(
     # States of older versions still have what the first round has counted.
     before = costs.Traffic(*() if state.round and not state.joined else state.described)
     model, how = state.batons[0].params, {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
-    return before + costs.traffic(outcomes, model, state.shared, home=home, **how)
+    shared = shared_with(algorithm.update, state)
+    return before + costs.traffic(outcomes, model, shared, home=home, **how)
 
 
 def began_at(state: State) -> float:

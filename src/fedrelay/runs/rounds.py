@@ -87,7 +87,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients", "attacked"):
+    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients", "attacked", "defence"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -183,7 +183,7 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe),
     **dict.fromkeys(("messages", "bytes"), directions()),
     **dict.fromkeys(("relayed", "describing"), part),
-    **dict.fromkeys(("sampling", "metrics", "over_clients"), numbers),
+    **dict.fromkeys(("sampling", "metrics", "over_clients", "defence"), numbers),
     "drops": lost("client", "chain", "hop"),
     **dict.fromkeys(("kept", "joined"), listed),
     "undescribed": lost("client"),

@@ -125,6 +125,7 @@ def summarise(
         best=headline.best(tested),
         final=tested[-1] if tested else None,
         mean_loss=evaluate.mean(logs, "loss"),
+        defence=counted([log.defence for log in logs]),
         over_clients=logs[-1].over_clients if logs else {},
         estimates_to={} if estimate is None else estimated_to(until, estimate),
     )
@@ -175,6 +176,12 @@ def totals(logs: Sequence[RoundLog], what: Literal["messages", "bytes"]) -> dict
     splits = [log.messages if what == "messages" else log.bytes for log in logs]
     by = {direction: sum(split[direction] for split in splits) for direction in DIRECTIONS}
     return {**by, "total": sum(by.values())}
+
+
+def counted(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The sums of numbers by name."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}
 
 
 def added(parts: Sequence[Mapping[str, Any]]) -> dict[str, int]:

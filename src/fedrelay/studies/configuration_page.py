@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrelay.algorithms import method
+from fedrelay.algorithms.defence import Defence
 from fedrelay.config import catalogue, experiment, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import OPTIONS
@@ -219,7 +220,19 @@ def local() -> list[str]:
 
 def algorithm() -> list[str]:
     name = ("`name`", "text", "required", "a method, or several joined by `+`, such as `fedseq+fedprox`")
-    return [table([name, *keys_of(method)]), "By name, besides these:", *named("algorithms")]
+    parts = [table([name, *keys_of(method)])]
+    for key, kind in TABLES.items():
+        parts += [f"`[algorithm.{key}]`: {opening(kind)}", table(keys_of(kind))]
+    return [*parts, "By name, besides these:", *named("algorithms")]
+
+
+TABLES: dict[str, type] = {"defence": Defence}
+"""Keys of [algorithm] that are tables of their own."""
+
+
+def opening(target: object) -> str:
+    """What a docstring says before its arguments."""
+    return " ".join(sentences(inspect.getdoc(target) or ""))
 
 
 def attack() -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedrelay.engines.guard import spoiled
+from fedrelay.engines.guard import bounded, spoiled
 from fedrelay.engines.relay import Context, Runner
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Held, Hop, Request, answer_of, baton_of
 from fedrelay.engines.remote.trees import Malformed
@@ -223,7 +223,9 @@ class Relaying:
             {VERSION: f"{pending.ticket}-{self._context.round}-{pending.hop}"} if answer.changed else pending.memory
         )
         report = Report(client, answer.examples, answer.metrics, answer.uplink)
-        self._advance(pending, (after, memory, report))
+        # What the client holds is what it sent; others get it no farther from what it got than allowed.
+        trainable = engine.task.layout.trainable
+        self._advance(pending, bounded(self._context.work, baton, (after, memory, report), trainable))
 
     def _baton(self, received: Baton, answer: Done) -> Baton:
         """The baton that a client sends on, if it may be used."""

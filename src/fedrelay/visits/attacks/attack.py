@@ -85,6 +85,14 @@ class Attacked(Work):
         return self.work.guard
 
     @property
+    def bound(self) -> float | None:
+        return self.work.bound
+
+    @property
+    def reads_global(self) -> bool:
+        return self.work.reads_global
+
+    @property
     def brief(self) -> tuple[Work, float]:
         work, longer = self.work.brief
         return replace(self, work=work), longer
