@@ -24,6 +24,7 @@ from fedrelay.plans.twins import halves
 from fedrelay.report import page
 from fedrelay.runs.folder import load
 from fedrelay.types import Baton, Chain, Outcome, Report, State, Work
+from fedrelay.visits.attacks import Attacked, Scaled
 from fedrelay.visits.defended import Defended
 
 LOCAL = fr.Sgd(steps=1, batch=0, lr=0.1)
@@ -210,3 +211,11 @@ def test_a_method_with_a_defence_is_a_value_that_can_be_compared_and_sent():
     algorithm = defended(fr.method(fedseq()), Defence(bound=1.0, agreement=0.0))
     assert replace(algorithm) == algorithm
     assert algorithm.relayed
+
+
+def test_the_bound_holds_for_an_attacker_too(engine):
+    # It goes 30 times as far as it has trained, and comes 0.01 far.
+    attack = Attacked(Defended(LOCAL, bound=0.01), Scaled(scale=30.0), frozenset({(3, 0)}))
+    (outcome,) = engine.run(attack, [Chain(Baton(torch.zeros(2)), (3,))], {}, 1)
+    assert float(torch.linalg.vector_norm(outcome.baton.params)) == pytest.approx(0.01, rel=1e-5)
+    assert outcome.reports[0].metrics["bounded"] == 1
