@@ -15,9 +15,11 @@ import grpc
 import grpc.aio
 
 from fedrelay.engines.remote.trees import Malformed, decode, encode
-from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone, Wire
+from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone
 from fedrelay.errors import BadInput
+from fedrelay.remote.addresses import host_of
 from fedrelay.remote.frames import METHOD, OPTIONS, Assembler, TooLong, frames
+from fedrelay.remote.hosting import Admitting
 from fedrelay.remote.reception import Expected, Reception, Refused
 
 LOG = logging.getLogger("fedrelay")
@@ -48,7 +50,7 @@ class Connection:
         self.outbox.put_nowait(None)
 
 
-class GrpcWire(Wire):
+class GrpcWire(Admitting):
     """Listens on an address (port 0: any that is free). `credentials` are those of gRPC; None is plain text."""
 
     def __init__(self, address: str, *, credentials: Any | None) -> None:
@@ -66,13 +68,17 @@ class GrpcWire(Wire):
         self._watch: asyncio.Future[None]
         self.port = 0
 
-    def open(self, reception: Reception) -> None:
+    def open(self, reception: Reception, /) -> None:
         """Begin to listen; a port that is in use is refused."""
         self._reception = reception
         self._thread.start()
         self._do(self._open())
+        LOG.info("listening on %s:%d for %s", host_of(self._address), self.port, ", ".join(reception.names))
 
-    def offer(self, offer: Mapping[str, Any], expected: Expected) -> None:
+    def attend(self, seconds: float, /) -> None:
+        time.sleep(seconds)  # a thread of its own hears clients
+
+    def offer(self, offer: Mapping[str, Any], expected: Expected, /) -> None:
         """Let clients in: this is the run, and what they must have."""
         assert self._reception is not None
         self._reception.offer(offer, expected)

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock, Timeout
 
-from fedrelay import config
-from fedrelay.data import Federation
-from fedrelay.data.own.brought import Brought
-from fedrelay.engines.remote.messages import Failed, Request
+from fedrelay.engines.remote.messages import Request
 from fedrelay.engines.remote.trees import Malformed
-from fedrelay.engines.remote.visitor import MemoryFolder, Visitor
 from fedrelay.errors import BadInput
 from fedrelay.remote import keys
 from fedrelay.remote.addresses import host_of, is_loopback
 from fedrelay.remote.bringing import Bringing
 from fedrelay.remote.grpc_client import Connection
-from fedrelay.remote.policy import Policy, SentLog
-from fedrelay.remote.reception import EXPERIMENT, need
-from fedrelay.remote.works import works_of
+from fedrelay.remote.participant import WELCOME, Belongings, Participant, make_private
+from fedrelay.remote.policy import Policy
+from fedrelay.remote.reception import need
 from fedrelay.system import files
 
 LOG = logging.getLogger("fedrelay")
 
 GLANCE = 0.5
 """Seconds between two looks at whether somebody wants us to stop."""
-WELCOME = {"number": int, "name": str, "data": dict, "own": bool}
-PREPARED = {"run": str, "digest": str, "tables": dict, "agreed": dict, "clients": int}
-RUN = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -91,10 +82,10 @@ class Membership:
     def __init__(self, client: Client, connection: Connection) -> None:
         self._client, self._connection = client, connection
         self._welcome: Mapping[str, Any] = {}
-        self._brought: Brought | None = None
-        self._visitor: Visitor | None = None
+        self._participant = Participant(
+            Belongings(client.home, client.bringing, policy=client.policy, data_dir=client.data_dir)
+        )
         self._told = ""
-        self._log = SentLog(client.home)
 
     def stay(self) -> str:
         """Do what the server says until it says that this was all."""
@@ -138,54 +129,17 @@ class Membership:
     def _described(self, message: Mapping[str, Any]) -> None:
         """Look at our data as the server says it is read, and tell what is to be told of it."""
         self._welcome = need(message, "welcome", WELCOME)
-        bringing = self._client.bringing
-        if bringing is not None:
-            self._brought = bringing.open(self._welcome["name"], self._welcome["data"])
-        told = {"kind": EXPERIMENT} if self._brought is None else self._brought.told()
-        self._client.policy.check_told(told)
-        self._log.described(told)
-        self._connection.describe(told)
+        self._connection.describe(self._participant.describe(self._welcome["name"], self._welcome["data"]))
 
     def _ready(self, message: Mapping[str, Any]) -> None:
-        """Build what the configuration says with our own software and our own data."""
-        prepared = need(message, "prepared", PREPARED)
-        if not RUN.fullmatch(prepared["run"]):
-            raise Malformed("the run has no name of ours")
-        self._client.policy.check_run(prepared["tables"])
-        self._visitor = visitor = self._built(prepared)
-        layout = visitor.task.layout
-        facts = {"size": visitor.data.size, "parameters": layout.size, "trainable": layout.trainable}
-        self._connection.ready(prepared["digest"], facts)
-        self._tell(f"takes part as {self._welcome['name']}, with {visitor.data.size} examples")
-
-    def _built(self, prepared: Mapping[str, Any]) -> Visitor:
-        home, number, federation = self._client.home / prepared["run"], self._welcome["number"], None
-        make_private(home)
-        if self._brought is not None:
-            source = self._brought.prepared(prepared["agreed"])
-            federation = Federation.of(source, [np.arange(len(source.train))])
-        tables = {**prepared["tables"], "engine": {"name": "inline"}}
-        experiment = config.build(tables, self._client.data_dir, federation=federation)
-        data = experiment.federation.client(number if federation is None else 0)
-        works, seed = works_of(experiment.algorithm), int(experiment.tables["seed"])
-        return Visitor(replace(data, id=number), experiment.task, seed, works, MemoryFolder(home))
+        facts = self._participant.prepare(self._welcome, message)
+        self._connection.ready(message["digest"], facts)
+        self._tell(f"takes part as {self._welcome['name']}, with {facts['size']} examples")
 
     def _visit(self, message: Mapping[str, Any]) -> None:
         request = Request.of(message)
         known = self._connection.begin(request.ticket)
         if known:
             self._connection.answer(known)
-        elif self._visitor is not None:
-            refused = self._client.policy.why_not(request, self._visitor.works.get(request.work))
-            answer = self._visitor.answer(request) if refused is None else Failed(request.ticket, refused)
-            encoded = bytes(answer.encoded())
-            self._log.answered(request, answer, len(encoded))
-            self._connection.answer(encoded)
-
-
-def make_private(folder: Path) -> None:
-    """A folder for its owner only."""
-    try:
-        folder.mkdir(mode=files.PRIVATE_FOLDER, parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{folder} cannot be written ({error.strerror or error}): name another --home") from None
+        elif self._participant.visitor is not None:
+            self._connection.answer(self._participant.visit(request))

@@ -87,7 +87,7 @@ class Reception:
         known: Callable[[str, str], str | None] | None = None,
     ) -> None:
         self.names, self.descriptions = tuple(names), dict[int, Mapping[str, Any]]()
-        self._data, self._own, self._known = data, own, known
+        self.data, self._own, self._known = data, own, known
         self._offer: Mapping[str, Any] | None = None
         self._expected: Expected | None = None
         self._told = set[str]()
@@ -109,7 +109,12 @@ class Reception:
         name = self._name(said, certificate)
         self._check_software(name, said)
         number = self.names.index(name)
-        return number, {"is": "welcome", "number": number, "name": name, "data": self._data, "own": self._own}
+        return number, self.told(number)
+
+    def told(self, number: int) -> dict[str, Any]:
+        """What a client is told of itself, and of how its data is read."""
+        name = self.names[number]
+        return {"is": "welcome", "number": number, "name": name, "data": self.data, "own": self._own}
 
     def why_not(self, name: str, pem: str) -> str | None:
         """Why a client with this certificate may not take part (any more); None if it may."""
@@ -155,7 +160,7 @@ class Reception:
                 raise Refused("the clients of this run take their part of the experiment's data set: --data experiment")
             if self._own:
                 with suppress(BadInput):  # alone it may be too little to agree on
-                    agree({self.names[number]: data}, self._data)
+                    agree({self.names[number]: data}, self.data)
         except (Malformed, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refused(f"what the client tells of its data cannot be read: {error!s:.200}") from None
         self.descriptions[number] = data

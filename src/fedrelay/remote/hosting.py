@@ -1,0 +1,205 @@
+"""A run with real clients, however messages reach them: they agree on the data, and are told what the run is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from fedrelay import config
+from fedrelay.config.experiment import REMOTE, Experiment
+from fedrelay.data import Federation
+from fedrelay.data.federation import Sent
+from fedrelay.data.own.brought import ARRAYS, agree, sent_by, standing_in
+from fedrelay.engines.remote import Patience, Remote, Wire
+from fedrelay.errors import BadInput
+from fedrelay.remote.bringing import arrays_in
+from fedrelay.remote.reception import Expected, Reception
+from fedrelay.remote.works import works_of
+from fedrelay.runs.folder import CONFIG, read_config
+from fedrelay.runs.record import Recorder
+from fedrelay.tasks import Task
+from fedrelay.types import Algorithm, Engine
+
+LOG = logging.getLogger("fedrelay")
+
+MEGABYTE = 1 << 20
+GLANCE = 0.2
+HOPS = "hops.jsonl"
+"""What every visit took: seconds from request to answer, of that at work, and bytes."""
+AGREED = "agreed"
+"""Where [data] keeps what clients have agreed on, as JSON: a run that goes on needs it."""
+TOLD = ("seed", "rounds", "data", "model", "local", "algorithm", "task", "packages")
+"""The sections that clients are told of: what they need to build their work, and what they may refuse."""
+
+
+class Admitting(Wire):
+    """A wire that lets clients in, as a reception says."""
+
+    largest: int
+    """Bytes of a message of a client."""
+
+    @abstractmethod
+    def open(self, reception: Reception, /) -> None:
+        """Begin to hear what clients tell of themselves and their data."""
+
+    @abstractmethod
+    def offer(self, offer: Mapping[str, Any], expected: Expected, /) -> None:
+        """Let clients in: this is the run, and what they must have."""
+
+    @abstractmethod
+    def attend(self, seconds: float, /) -> None:
+        """Let clients come for so many seconds."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served: the tables of an experiment, and whose data it learns.
+
+    Args:
+        tables: the configuration.
+        own_data: whether clients bring their own; else each takes its part of what [data] names.
+        test: a table, or arrays (.npz), of the server's own to test on, where clients bring theirs.
+    """
+
+    tables: Mapping[str, Any]
+    own_data: bool = False
+    test: Path | None = None
+    out: Path | None = None
+    resume: bool = False
+    data_dir: Path | None = None
+    patience: Patience = Patience()
+
+
+class Host:
+    """A run whose clients come over a wire: they train when its recorder runs.
+
+    Args:
+        serving: what is served.
+        names: who takes part, if the run has not begun before.
+        wire: how messages reach them.
+        known: why a client with this name and certificate may not come (None: it may).
+        largest: bytes of a message of a client; None: what goes with the model.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        names: Callable[[], Sequence[str]],
+        wire: Admitting,
+        *,
+        known: Callable[[str, str], str | None] | None = None,
+        largest: int | None = None,
+    ) -> None:
+        self.serving, self.wire, self._largest = serving, wire, largest
+        self._before = config_in(serving.out) if serving.resume else {}
+        self.names = tuple(self._before.get("engine", {}).get("clients", ())) or tuple(names())
+        self.data = dict(config.section_of(serving.tables, "data"))
+        self.engine: Remote
+        self.reception = Reception(self.names, self.data, own=serving.own_data, known=known)
+
+    def build(self, federation: Federation | None = None) -> Experiment:
+        """The experiment with this federation, or with what [data] names."""
+        tables = {**self.serving.tables, "data": self.data, "engine": {}}
+        return config.build(tables, self.serving.data_dir, federation=federation, engine=self._engine)
+
+    def _engine(
+        self, algorithm: Algorithm, federation: Federation, task: Task, seed: int
+    ) -> tuple[Engine, dict[str, Any]]:
+        check_fits(algorithm, federation, self.names)
+        self.engine = Remote(
+            self.wire,
+            task,
+            seed,
+            sizes=federation.sizes,
+            works=works_of(algorithm),
+            names=self.names,
+            prepared=federation.source.prepared,
+            patience=self.serving.patience,
+        )
+        return self.engine, {"name": REMOTE, "clients": list(self.names)}
+
+    def open(self) -> Recorder:
+        """Agree with the clients on their data if it is theirs, and let them in: the run, ready to go."""
+        ours = None if self.serving.own_data else self.build()  # mistakes are refused before anybody comes
+        self.wire.open(self.reception)
+        agreed: Mapping[str, Any] = {}
+        if ours is None:
+            ours, agreed = self._agree()
+        recorder = ours.record(self.serving.out, resume=self.serving.resume)
+        self.engine.log = recorder.path / HOPS
+        layout = ours.task.layout
+        # By default a few models, and what a method may send beside them.
+        self.wire.largest = 64 * MEGABYTE + 16 * 4 * layout.size if self._largest is None else self._largest
+        sizes = None if self.serving.own_data else ours.federation.sizes
+        self.wire.offer(offer_of(ours, recorder.path, agreed), Expected(layout.size, layout.trainable, sizes))
+        return recorder
+
+    def _agree(self) -> tuple[Experiment, Mapping[str, Any]]:
+        """Wait for what clients tell of their data, and put it together; a run that goes on has done so before."""
+        text = self._before.get("data", {}).get(AGREED)
+        if text is None:
+            told = self._described()
+            sizes = [int(told[name]["rows"]) if name in told else 0 for name in self.names]
+            usual = int(median(size for size in sizes if size))  # of who is yet to come, and says then how many it has
+            agreed = {**agree(told, self.data), "sizes": [size or usual for size in sizes]}
+            text = json.dumps({"agreed": agreed, "sent": [list(part) for part in astuple(sent_by(told, agreed))]})
+        try:
+            found = json.loads(text)
+            agreed, sent = found["agreed"], Sent(*(tuple(part) for part in found["sent"]))
+            self.data[AGREED] = text
+            test = self.serving.test
+            tested = arrays_in(test) if test is not None and agreed["kind"] == ARRAYS else test
+            federation = standing_in(self.names, agreed["sizes"], agreed, self.data, test=tested)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, BadInput):
+                raise
+            raise BadInput(f"[data].{AGREED} cannot be read ({error}): put back an intact config.toml") from None
+        federation = replace(federation, source=replace(federation.source, prepared=sent))
+        return self.build(federation), agreed
+
+    def _described(self) -> dict[str, Mapping[str, Any]]:
+        """What clients tell of their data, by name, once enough of them have."""
+        least, said = math.ceil(self.serving.patience.beginning * len(self.names)), -1
+        while (found := len(self.reception.descriptions)) < max(least, 1):
+            if found != said:
+                missing = [name for number, name in enumerate(self.names) if number not in self.reception.descriptions]
+                LOG.info(
+                    "%d of %d clients have described their data (missing: %s)", found, len(self.names), missing[:10]
+                )
+                said = found
+            self.wire.attend(GLANCE)
+        return {self.names[number]: tree for number, tree in sorted(self.reception.descriptions.items())}
+
+
+def config_in(folder: Path | None) -> Mapping[str, Any]:
+    """The configuration of a run that is to go on; nothing if there is none yet."""
+    if folder is None or not (folder / CONFIG).is_file():
+        return {}
+    return read_config(folder / CONFIG)
+
+
+def check_fits(algorithm: Algorithm, federation: Federation, names: Sequence[str]) -> None:
+    """Refuse a method without clients, and another number of them than the data has."""
+    if algorithm.pooled:
+        raise BadInput("[algorithm]: the centralised reference has no clients: `fedrelay run` runs it")
+    if len(federation) != len(names):
+        raise BadInput(
+            f"[data] is split among {len(federation)} clients, and there are {len(names)} names "
+            f"({', '.join(names[:10])}): --set data.clients={len(names)}, or name as many"
+        )
+
+
+def offer_of(experiment: Experiment, folder: Path, agreed: Mapping[str, Any]) -> dict[str, Any]:
+    """What every client is told of the run."""
+    told = {key: experiment.tables[key] for key in TOLD if key in experiment.tables}
+    digest = hashlib.sha256(json.dumps([told, agreed], sort_keys=True).encode()).hexdigest()
+    run = hashlib.sha256(f"{experiment.fingerprint} {folder.resolve()}".encode()).hexdigest()[:16]
+    return {"run": run, "digest": digest, "tables": told, "agreed": agreed, "clients": len(experiment.federation)}
