@@ -22,7 +22,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITHOUT_POSIX = """
 import importlib, pkgutil, sys
 # What others import is theirs to see to.
-import filelock, h5py, jinja2, joblib, numpy, plotly.offline, plotly.subplots, rich.progress, scipy, torch
+import filelock, flwr.clientapp, flwr.serverapp, h5py, jinja2, joblib, numpy
+import plotly.offline, plotly.subplots, rich.progress, scipy, torch
 
 for name in ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None

@@ -15,6 +15,7 @@ from pathlib import Path
 from fedrelay import __version__, config, report
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
+from fedrelay.cli import flower as cli_flower
 from fedrelay.cli import groups as cli_groups
 from fedrelay.cli import model as cli_model
 from fedrelay.cli import remote as cli_remote
@@ -149,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
     cli_remote.add_serve(command("serve", "Run the experiment of a TOML file with real clients: this is their server."))
     cli_remote.add_keys(command("keys", "Make, list, revoke and renew the keys of a server and its clients."), shared)
     cli_remote.add_join(command("join", "Take part in a run as a client, with data that stays here."))
+    cli_flower.add(command("flower", "Run an experiment on a Flower federation."), shared)
     return root
 
 

@@ -231,9 +231,9 @@ def logged() -> None:
 
 
 @contextmanager
-def extra() -> Iterator[None]:
-    """What is imported inside needs the extra `remote`."""
+def extra(name: str = "remote") -> Iterator[None]:
+    """What is imported inside needs this extra."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise BadInput(f'real clients need {error.name}: pip install "fedrelay[remote]"') from None
+        raise BadInput(f'real clients need {error.name}: pip install "fedrelay[{name}]"') from None

@@ -1,0 +1,42 @@
+"""The ClientApp that `flwr run` starts at every client: it passes messages on to the client's own process.
+
+fedrelay.remote.flower.client:app
+"""
+
+from __future__ import annotations
+
+import logging
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedrelay.errors import BadInput
+from fedrelay.remote.flower.calling import asked
+from fedrelay.remote.flower.node import Node, node_of
+from fedrelay.remote.flower.records import Parcel, packed, unpacked
+
+LOG = logging.getLogger("fedrelay")
+
+
+def answer(message: Message, context: Context) -> Message:
+    """What the client answers, or why it does not take part."""
+    parcel = unpacked(message.content)
+    try:
+        node = node_of(context.node_config, context.run_config)
+        found = Parcel(_here(node, parcel) if node.simulated else asked(node, parcel))
+    except BadInput as error:
+        LOG.error("this client cannot take part: %s", error)
+        found = Parcel(declined=str(error))
+    return Message(packed(found), reply_to=message)
+
+
+def _here(node: Node, parcel: Parcel) -> bytes:
+    """In this process, which stays: simulated nodes share it."""
+    from fedrelay.remote.flower import resident
+
+    return resident.attendant_of(node).answer(parcel)
+
+
+app = ClientApp()
+app.query()(answer)
+app.train()(answer)

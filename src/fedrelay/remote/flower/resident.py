@@ -1,0 +1,210 @@
+"""A client's own process on a Flower federation: it has the data, the model and the memory, and answers messages.
+
+It ends when its SuperNode has, or when nobody has asked for a while; the next message starts it again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedrelay.engines.remote.messages import Request
+from fedrelay.engines.remote.trees import Malformed, decode, encode
+from fedrelay.errors import BadInput
+from fedrelay.remote.bringing import Bringing
+from fedrelay.remote.flower.calling import ADDRESS
+from fedrelay.remote.flower.node import EXPERIMENT, Node
+from fedrelay.remote.flower.records import Parcel
+from fedrelay.remote.participant import RUN, Belongings, Participant, make_private
+from fedrelay.remote.policy import Policy
+from fedrelay.remote.reception import environment
+from fedrelay.system import files
+
+LOG = logging.getLogger("fedrelay")
+
+IDLE = 900.0
+"""Seconds after which a process that nobody asks ends."""
+GLANCE = 1.0
+PREPARED = "prepared"
+"""What a client was told of a run, in the folder of the run: whoever comes after this process goes on with it."""
+
+
+class Attendant:
+    """Answers the messages for one client."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._home, self._digest = node, Path(node.home), ""
+        make_private(self._home)
+        policy = Policy.read(Path(node.policy)) if node.policy else Policy()
+        bringing = None if node.data == EXPERIMENT else Bringing(node.data)
+        data_dir = Path(node.data_dir) if node.data_dir else None
+        self._participant = Participant(Belongings(self._home, bringing, policy=policy, data_dir=data_dir))
+        self._last = ("", b"")
+
+    def answer(self, parcel: Parcel) -> bytes:
+        """What the client says."""
+        try:
+            tree = decode(parcel.message)
+            kind = tree.get("is") if isinstance(tree, dict) else None
+            if kind == "welcome":
+                return self._hello(tree)
+            if kind == "prepared":
+                return self._ready(tree, parcel)
+            if kind == "visit":
+                return self._visit(Request.of(tree), parcel)
+            if kind == "refused":
+                LOG.error("the server does not let us in: %s", str(tree.get("reason"))[:1000])
+                return bytes(encode({"is": "heard"}))
+            raise Malformed(f"it is a {kind!r:.40}, and nothing we know")
+        except (BadInput, Malformed) as error:
+            LOG.error("this client cannot take part: %s", error)
+            return bytes(encode({"is": "declined", "name": self._node.name, "reason": str(error)}))
+
+    def _hello(self, welcome: Mapping[str, Any]) -> bytes:
+        """Who we are, and what is to be told of our data."""
+        data = welcome.get("data")
+        if not isinstance(data, dict):
+            raise Malformed("the server does not say how data is read")
+        told = self._participant.describe(self._node.name, data)
+        about = {"name": self._node.name, "instance": "", "working": ""}
+        return bytes(encode({"is": "hello", **environment(), **about, "told": told}))
+
+    def _ready(self, tree: Mapping[str, Any], parcel: Parcel) -> bytes:
+        """Build what the run is, and keep what we were told of it."""
+        facts = self._prepare(tree)
+        files.write(self._home / tree["prepared"]["run"] / PREPARED, parcel.message, mode=files.PRIVATE)
+        return bytes(encode({"is": "ready", **facts}))
+
+    def _prepare(self, tree: Mapping[str, Any]) -> dict[str, int]:
+        welcome, prepared = tree.get("welcome"), tree.get("prepared")
+        if not isinstance(welcome, dict) or not isinstance(prepared, dict):
+            raise Malformed("the server does not say what the run is")
+        facts = self._participant.prepare(welcome, prepared)
+        self._digest = str(prepared["digest"])
+        return facts
+
+    def _visit(self, request: Request, parcel: Parcel) -> bytes:
+        """Make a visit; one that was made already is not made again."""
+        if self._last[0] == request.ticket:
+            return self._last[1]
+        if self._digest != parcel.digest and not self._remembered(parcel):
+            return bytes(encode({"is": "unknown"}))
+        self._last = request.ticket, self._participant.visit(request)
+        return self._last[1]
+
+    def _remembered(self, parcel: Parcel) -> bool:
+        """Whether this run could be built from what the client was told before."""
+        if not RUN.fullmatch(parcel.run):
+            return False
+        try:
+            tree = decode((self._home / parcel.run / PREPARED).read_bytes())
+        except (OSError, Malformed):
+            return False
+        if not isinstance(tree, dict) or tree.get("prepared", {}).get("digest") != parcel.digest:
+            return False
+        self._prepare(tree)
+        return True
+
+
+@lru_cache(maxsize=1)
+def attendant_of(node: Node) -> Attendant:
+    """That of a simulated node: the last one is kept, and the next reads from its folder what it was told before."""
+    return Attendant(node)
+
+
+class Resident:
+    """The process: one connection after another, each with one question."""
+
+    def __init__(self, node: Node, parent: int) -> None:
+        self._node, self._parent, self._asked, self._busy = node, parent, time.monotonic(), False
+        self._attendant = Attendant(node)
+        self._path = Path(node.home) / ADDRESS
+
+    def serve(self) -> None:
+        key = secrets.token_bytes(32)
+        with Listener(("127.0.0.1", 0), backlog=4, authkey=key) as listener:
+            told = {"port": listener.address[1], "key": key.hex(), "node": self._node.text, "parent": self._parent}
+            files.write(self._path, json.dumps(told).encode(), mode=files.PRIVATE)
+            threading.Thread(target=self._watch, name="fedrelay-watch", daemon=True).start()
+            while True:
+                try:
+                    connection = listener.accept()
+                except (AuthenticationError, EOFError, OSError):
+                    continue  # somebody without the key, or who has left
+                with connection:
+                    if not self._answered(connection):
+                        return
+
+    def _answered(self, connection: Connection[Any, Any]) -> bool:
+        """Answer one question; whether to go on."""
+        self._busy = True
+        try:
+            head = connection.recv_bytes(1 << 16)
+            if not head:
+                self._path.unlink(missing_ok=True)
+                connection.send_bytes(b"")
+                return False
+            about = json.loads(head)
+            parcel = Parcel(connection.recv_bytes(), run=str(about["run"]), digest=str(about["digest"]))
+            connection.send_bytes(self._attendant.answer(parcel))
+        except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
+            LOG.warning("a question could not be answered: %s", error)
+        finally:
+            self._asked, self._busy = time.monotonic(), False
+        return True
+
+    def _watch(self) -> None:
+        """End with the SuperNode, or when nobody asks."""
+        while True:
+            time.sleep(GLANCE)
+            idle = not self._busy and time.monotonic() > self._asked + IDLE
+            if idle or not _alive(self._parent):
+                self._path.unlink(missing_ok=True)
+                os._exit(0)  # what a visit keeps is whole on the disk, or not there
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process is there; where that cannot be asked (Windows), it is taken to be."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def main(words: list[str]) -> int:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    node = Node(**json.loads(words[0]))
+    try:
+        make_private(Path(node.home))
+        lock = FileLock(Path(node.home) / ".lock", timeout=10, mode=files.PRIVATE)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BadInput(f"{node.home} is in use by another client: give every client a home=…") from None
+        Resident(node, int(words[1])).serve()
+    except BadInput as error:
+        print(error, file=sys.stderr, flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
