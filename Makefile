@@ -39,8 +39,8 @@ MINUTES ?= 60
 attack: setup ## kills, full disks, damaged files and settings, for MINUTES=60, into docs/reliability.md (Linux)
 	$(BIN)/python attack/run.py --minutes $(MINUTES)
 
-soak: setup ## 200 rounds with real clients, in which they and their server are killed again and again (some minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 200
+soak: setup ## 200 rounds with real clients, in which they and their server are killed again and again, into docs/deploy.md (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 200 --page docs/deploy.md
 
 walkthrough: setup ## docs/deploy.md word for word, between network namespaces (Linux)
 	$(BIN)/python tests/remote/walkthrough.py

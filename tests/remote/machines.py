@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,13 +25,13 @@ PATIENCE = 300.0
 class Machine:
     """One command under way."""
 
-    def __init__(self, words: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, words: Sequence[str | Path], log: Path, before: Callable[[], object]) -> None:
         self.log, self.code = log, None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of the parent: the child uses none of them
             self.pid = os.fork()
         if self.pid == 0:
-            inside([str(word) for word in words], log)
+            inside([str(word) for word in words], log, before)
 
     @property
     def said(self) -> str:
@@ -80,7 +80,7 @@ def ticks(what: str, patience: float = PATIENCE) -> Iterator[None]:
     raise AssertionError(what)
 
 
-def inside(words: list[str], log: Path) -> NoReturn:
+def inside(words: list[str], log: Path, before: Callable[[], object]) -> NoReturn:
     """The child's whole life."""
     code = 70
     try:
@@ -88,6 +88,7 @@ def inside(words: list[str], log: Path) -> NoReturn:
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(place, number)
             setattr(sys, name, os.fdopen(number, "w", closefd=False, encoding="utf-8", buffering=1))
+        before()
         code = main(words)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
@@ -107,9 +108,10 @@ class Site:
         self.folder = folder
         self.machines: list[Machine] = []
 
-    def start(self, *words: str | Path, name: str = "") -> Machine:
+    def start(self, *words: str | Path, name: str = "", before: Callable[[], object] = lambda: None) -> Machine:
+        """Start a command; `before` it, something is changed in its process alone (a clock, a disk)."""
         log = self.folder / f"{name or words[0]}-{len(self.machines)}.log"
-        self.machines.append(Machine(words, log))
+        self.machines.append(Machine(words, log, before))
         return self.machines[-1]
 
     def close(self) -> None:

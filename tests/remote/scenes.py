@@ -1,10 +1,14 @@
-"""What tests of real clients are about: an experiment on digits, and made-up tables of patients."""
+"""What tests of real clients are about: an experiment on digits, its server, and clients."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
+from machines import Machine, Site, ticks
+
+from fedrelay import config
 
 NAMES = ("east", "north", "south", "west")
 FILE = """
@@ -37,10 +41,42 @@ def written(folder: Path, method: str, settings: str = "", *, rounds: int = 3, c
     return path
 
 
-def patients(count: int, *, older: float, rng: np.random.Generator) -> str:
-    """A table of made-up patients: age and dose decide who is well."""
-    rows = ["age,sex,dose,outcome"]
-    for _ in range(count):
-        age, sex, dose = rng.normal(50 + older, 10), rng.choice(["f", "m"]), rng.exponential(2)
-        rows.append(f"{age:.2f},{sex},{dose:.3f},{'well' if age + 5 * dose > 58 else 'ill'}")
-    return "\n".join(rows) + "\n"
+def simulated(path: Path) -> str:
+    """The fingerprint of the model that the simulation ends with."""
+    tables = config.read(path, ["engine.name=inline"])
+    recorder = config.build(tables).record(path.parent / "simulated")
+    list(recorder.run())
+    return recorder.summary().params_sha256
+
+
+def summary_of(folder: Path) -> dict:
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def joined(site: Site, port: int, name: str, *more: str | Path, before: Callable[[], object] = lambda: None) -> Machine:
+    data = () if "--data" in more else ("--data", "experiment")
+    words = ("--server", f"127.0.0.1:{port}", "--name", name, "--home", site.folder / f"home-{name}", *data, *more)
+    return site.start("join", *words, name=name, before=before)
+
+
+def served(
+    site: Site,
+    path: Path,
+    *more: str | Path,
+    listen: str = "127.0.0.1:0",
+    before: Callable[[], object] = lambda: None,
+) -> Machine:
+    return site.start("serve", path, "--listen", listen, "--out", site.folder / "run", *more, before=before)
+
+
+def lines_of(folder: Path) -> list[dict]:
+    path = folder / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def until_round(server: Machine, folder: Path, least: int) -> None:
+    """Wait until so many rounds are done."""
+    for _ in ticks(f"round {least} did not come"):
+        if len(lines_of(folder)) >= least:
+            return
+        assert server.ended() is None, server.said

@@ -1,6 +1,6 @@
 """A run in which processes are killed again and again: what it ends with is the simulation's model, to the bit.
 
-python tests/remote/soak.py --rounds 200
+python tests/remote/soak.py --rounds 200 --page docs/deploy.md
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from scenes import NAMES, written
 
 from fedrelay import config
 from fedrelay.cli.main import main as command
+from fedrelay.studies.markdown import markdown_table
+from fedrelay.studies.marks import filled
 
-SPARED = "west"
+SPARED, SERVER = "west", "server"
 """This client is never killed, so that its memory and open files can be watched."""
+ARROW = "→"
 
 
 @dataclass
@@ -32,9 +36,9 @@ class Soaked:
     drops: int
     kills: dict[str, int]
     seconds: float
-    megabytes: list[float] = field(default_factory=list)
-    """Of the client that is never killed, over time."""
-    files: list[int] = field(default_factory=list)
+    megabytes: dict[str, list[float]] = field(default_factory=lambda: {SPARED: [], SERVER: []})
+    """Of the client that is never killed and of the server, over time."""
+    files: dict[str, list[int]] = field(default_factory=lambda: {SPARED: [], SERVER: []})
 
 
 def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
@@ -42,7 +46,7 @@ def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
     path = written(folder, "fedseq+scaffold", "groups = 2", rounds=rounds, checkpoint=5)
     draw, began = random.Random(seed), time.monotonic()
     assert command(["keys", "make", str(folder / "keys"), "--server", "127.0.0.1", "--clients", ",".join(NAMES)]) == 0
-    site, soaked = Site(folder), Soaked(False, -1, dict.fromkeys((*NAMES, "server"), 0), 0.0)
+    site, soaked = Site(folder), Soaked(False, -1, dict.fromkeys((*NAMES, SERVER), 0), 0.0)
     try:
         server = serving(site, path, "127.0.0.1:0")
         port = server.port
@@ -54,10 +58,11 @@ def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
             if len(lines_of(folder / "run")) < following:
                 continue
             following = len(lines_of(folder / "run")) + every
-            victim = draw.choice([*(name for name in NAMES if name != SPARED), "server"])
+            victim = draw.choice([*(name for name in NAMES if name != SPARED), SERVER])
             soaked.kills[victim] += 1
-            watch(clients[SPARED], soaked)
-            if victim == "server":
+            for name, machine in ((SPARED, clients[SPARED]), (SERVER, server)):
+                watch(name, machine, soaked)
+            if victim == SERVER:
                 server.kill()
                 server.wait()
                 server = serving(site, path, f"127.0.0.1:{port}")
@@ -105,14 +110,41 @@ def lines_of(folder: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def watch(machine: Machine, soaked: Soaked) -> None:
+def watch(name: str, machine: Machine, soaked: Soaked) -> None:
     """Note the memory and the open files of a process, where the system tells."""
     place = Path(f"/proc/{machine.pid}")
     if place.exists():
         status = (place / "status").read_text(encoding="utf-8")
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        soaked.megabytes.append(int(line.split()[1]) / 1024)
-        soaked.files.append(len(list((place / "fd").iterdir())))
+        soaked.megabytes[name].append(int(line.split()[1]) / 1024)
+        soaked.files[name].append(len(list((place / "fd").iterdir())))
+
+
+def table(rounds: int, found: Soaked) -> str:
+    """What came of it, for the page."""
+    clients = sum(count for name, count in found.kills.items() if name != SERVER)
+    rows = [
+        ["rounds", f"{rounds}, in {found.seconds / 60:.0f} minutes"],
+        ["kills (SIGKILL)", f"{clients} of clients, {found.kills[SERVER]} of the server"],
+        ["clients dropped from a round", f"{found.drops}"],
+        ["the model", "the simulation's, to the bit" if found.same else "ANOTHER THAN THE SIMULATION'S"],
+        [
+            f"a client that is never killed: memory, first half {ARROW} second half",
+            halves(found.megabytes[SPARED], " MB"),
+        ],
+        [f"the same: open files, first half {ARROW} second half", halves(found.files[SPARED])],
+        ["the server, over all its lives: memory, the most", f"{max(found.megabytes[SERVER], default=0):.0f} MB"],
+        ["the same: open files, the most", f"{max(found.files[SERVER], default=0)}"],
+    ]
+    return markdown_table(["", ""], rows)
+
+
+def halves(values: Sequence[float], unit: str = "") -> str:
+    """The most of the first half, and of the second: what grows shows."""
+    middle = len(values) // 2
+    return (
+        f"at most {max(values[:middle]):.0f}{unit} {ARROW} {max(values[middle:]):.0f}{unit}" if middle else "not known"
+    )
 
 
 def main() -> None:
@@ -120,16 +152,14 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=200)
     options.add_argument("--every", type=int, default=3)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--page", type=Path, help="the document that gets the table")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedrelay-soak-") as folder:
         found = soak(Path(folder), asked.rounds, every=asked.every, seed=asked.seed)
-    print(f"{asked.rounds} rounds in {found.seconds:.0f} s; killed: {found.kills}; clients dropped: {found.drops}")
-    if found.megabytes:
-        print(
-            f"a client's memory: {found.megabytes[0]:.0f} to {found.megabytes[-1]:.0f} MB; open files: "
-            f"{found.files[0]} to {found.files[-1]}"
-        )
-    print("the model is the simulation's, to the bit" if found.same else "THE MODEL IS ANOTHER THAN THE SIMULATION'S")
+    made = table(asked.rounds, found)
+    print(made)
+    if asked.page is not None:
+        asked.page.write_text(filled(asked.page.read_text(encoding="utf-8"), {"soak": made}), encoding="utf-8")
     sys.exit(0 if found.same and not found.drops else 1)
 
 

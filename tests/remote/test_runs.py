@@ -14,47 +14,12 @@ import machines
 import numpy as np
 import pytest
 from needs import posix
-from scenes import NAMES, patients, written
+from patients import patients
+from scenes import NAMES, joined, lines_of, served, simulated, summary_of, until_round, written
 
-from fedrelay import config
 from fedrelay.cli.main import main
 
 pytestmark = posix
-
-
-def simulated(path: Path) -> str:
-    """The fingerprint of the model that the simulation ends with."""
-    tables = config.read(path, ["engine.name=inline"])
-    recorder = config.build(tables).record(path.parent / "simulated")
-    list(recorder.run())
-    return recorder.summary().params_sha256
-
-
-def summary_of(folder: Path) -> dict:
-    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-
-
-def joined(site: machines.Site, port: int, name: str, *more: str | Path) -> machines.Machine:
-    data = () if "--data" in more else ("--data", "experiment")
-    words = ("--server", f"127.0.0.1:{port}", "--name", name, "--home", site.folder / f"home-{name}", *data, *more)
-    return site.start("join", *words, name=name)
-
-
-def served(site: machines.Site, path: Path, *more: str | Path, listen: str = "127.0.0.1:0") -> machines.Machine:
-    return site.start("serve", path, "--listen", listen, "--out", site.folder / "run", *more)
-
-
-def lines_of(folder: Path) -> list[dict]:
-    path = folder / "rounds.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def until_round(server: machines.Machine, folder: Path, least: int) -> None:
-    """Wait until so many rounds are done."""
-    for _ in machines.ticks(f"round {least} did not come"):
-        if len(lines_of(folder)) >= least:
-            return
-        assert server.ended() is None, server.said
 
 
 @pytest.mark.parametrize(("method", "settings"), [("fedavg", ""), ("fedseq+scaffold", "groups = 2")])

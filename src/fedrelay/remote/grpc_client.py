@@ -7,7 +7,6 @@ import queue
 import random
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +51,8 @@ class Connection:
         self._outgoing: Outgoing | None = None
         self._described, self._ready = b"", ("", b"")
         self._working, self._answer = "", b""
+        self._let_in = False
+        """Whether the server has told us of its run in this call."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._stay, name="fedrelay-wire", daemon=True)
         self._thread.start()
@@ -114,11 +115,11 @@ class Connection:
         """One call after another, until we leave or are refused."""
         pause = FIRST
         while not self._ended.is_set():
-            began = time.monotonic()
+            self._let_in = False
             reason = self._call()
             if reason is None:
                 return
-            pause = FIRST if time.monotonic() - began > LONGEST else pause
+            pause = FIRST if self._let_in else pause
             self._inbox.put({"is": "lost", "reason": reason})
             self._ended.wait(pause * random.uniform(0.5, 1.0))  # so that not all come back in the same moment
             pause = min(2 * pause, LONGEST)
@@ -150,6 +151,7 @@ class Connection:
     def _take(self, tree: Any) -> bool:
         """Pass on what the server says; what we have answered before is answered at once. Whether to stay."""
         kind = tree.get("is") if isinstance(tree, dict) else None
+        self._let_in |= kind == "prepared"
         with self._lock:
             if kind == "welcome" and self._described:
                 self._send(self._described)
@@ -185,6 +187,7 @@ def words(error: Any) -> str:
 
 STRANGE = "the server's certificate is not of the authority in our keys: are these the keys of this federation?"
 PLAIN = "the server speaks plain text, and we come with keys: leave --keys out, or start it with its keys"
+NOWHERE = "there is no machine of this name: check --server"
 SIGNS = {
     "certificate has expired": "the server's certificate has expired, or this machine's clock is wrong: "
     "`fedrelay keys renew` at the server makes a new one",
@@ -197,7 +200,10 @@ SIGNS = {
     "WRONG_VERSION_NUMBER": PLAIN,
     "wrong version number": PLAIN,
     "Connection refused": "nobody listens at this address: is the server running, and is the port right?",
-    "DNS resolution failed": "there is no machine of this name: check --server",
+    "DNS resolution failed": NOWHERE,
+    "errors resolving": NOWHERE,
+    "Failed parsing HTTP/2": "something else than fedrelay answers there: check the port in --server, or whether a "
+    "proxy is in between",
     "Socket closed": "the connection was closed: the server has gone, or it asks for keys (--keys), or a proxy cuts "
     "long calls",
 }

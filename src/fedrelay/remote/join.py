@@ -102,6 +102,8 @@ class Membership:
         if kind == "refused":
             self._refused(message)
         elif kind == "lost":
+            if self._client.keys is not None:
+                keys.check_client(self._client.keys)  # who has expired meanwhile is cut off without a word
             self._tell(f"not connected: {message['reason']}; trying again")
         elif kind == "back":
             self._tell("connected again")
@@ -110,7 +112,7 @@ class Membership:
         elif kind in ("welcome", "prepared"):
             try:
                 self._described(message) if kind == "welcome" else self._ready(message)
-            except (BadInput, Malformed) as error:
+            except (BadInput, Malformed, OSError) as error:
                 self._connection.decline(str(error))
                 raise BadInput(f"this client cannot take part: {error}") from None
 

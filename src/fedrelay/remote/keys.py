@@ -250,11 +250,16 @@ def server_credentials(folder: Path) -> Any:
 
 def client_credentials(folder: Path) -> tuple[Any, str]:
     """What gRPC needs to join, and the name in the certificate."""
-    certificate = check_valid(folder / f"{CLIENT}.pem", "ask for a new one: `fedrelay keys renew` at the server")
+    certificate = check_client(folder)
     key, chain = _read(folder / f"{CLIENT}.key", secret=True), _read(folder / f"{CLIENT}.pem")
     authority = _read(folder / f"{AUTHORITY}.pem")
     name = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
     return grpc.ssl_channel_credentials(authority, key, chain), str(name)
+
+
+def check_client(folder: Path) -> x509.Certificate:
+    """A client's certificate, if it is valid now."""
+    return check_valid(folder / f"{CLIENT}.pem", "ask for a new one: `fedrelay keys renew` at the server")
 
 
 def check_valid(path: Path, remedy: str) -> x509.Certificate:

@@ -19,7 +19,7 @@ from fedrelay.data.own.brought import Brought
 from fedrelay.engines.remote.messages import Failed, Request
 from fedrelay.engines.remote.trees import Malformed
 from fedrelay.engines.remote.visitor import MemoryFolder, Visitor
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, say_once
 from fedrelay.remote.bringing import Bringing
 from fedrelay.remote.policy import Policy, SentLog
 from fedrelay.remote.reception import EXPERIMENT, need
@@ -96,12 +96,17 @@ class Participant:
         return Visitor(replace(data, id=number), experiment.task, seed, works, MemoryFolder(home))
 
     def visit(self, request: Request) -> bytes:
-        """Make a visit: the answer, as it is sent."""
+        """Make a visit: the answer, as it is sent. What cannot be noted in the log does not leave."""
         assert self.visitor is not None
         refused = self._has.policy.why_not(request, self.visitor.works.get(request.work))
         answer = self.visitor.answer(request) if refused is None else Failed(request.ticket, refused)
         encoded = bytes(answer.encoded())
-        self._log.answered(request, answer, len(encoded))
+        try:
+            self._log.answered(request, answer, len(encoded))
+        except OSError as error:
+            reason = f"cannot note what it sends ({error.strerror or error})"
+            say_once(reason)
+            return bytes(Failed(request.ticket, reason).encoded())
         return encoded
 
 
