@@ -12,12 +12,13 @@ import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, cli, train
 from fedrelay.algorithms import dense, synthesis
 from fedrelay.algorithms.dense import MeanLogits, Student
-from fedrelay.algorithms.synthesis import Generator, Models, boundary, divergence, moved, scaling, statistics_apart
+from fedrelay.algorithms.synthesis import Generator, Models, boundary, divergence, moved, statistics_apart
 from fedrelay.data import Dirichlet, Examples, Iid, Normalise, Source, diabetes, digits
 from fedrelay.engines import Inline
 from fedrelay.models import Mlp, MlpNorm
 from fedrelay.runs import record
 from fedrelay.tasks import Workspaces, evaluate
+from fedrelay.tasks.images import scaling
 
 # Values in this file that are not obvious were computed outside this project, from the formulas.
 TAUGHT = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
@@ -113,9 +114,9 @@ def test_made_images_are_scaled_as_the_data_are():
     train_, test = (part.with_transform(grey) for part in (source.train, source.test))
     task = Task.of(Mlp((4,)), Federation.split(Source("grey", train_, test, 10), Iid(), 2))
     images = torch.rand(3, 1, 8, 8)
-    torch.testing.assert_close(scaling(task)(images), (images - 0.25) / 0.5)
+    torch.testing.assert_close(scaling(task, "somebody makes")(images), (images - 0.25) / 0.5)
     plain = Task.of(Mlp((4,)), Federation.split(source, Iid(), 2))
-    assert torch.equal(scaling(plain)(images), images)
+    assert torch.equal(scaling(plain, "somebody makes")(images), images)
 
 
 # --- the rounds

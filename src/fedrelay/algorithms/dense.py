@@ -11,14 +11,13 @@ import torch
 from fedrelay import seeds
 from fedrelay.algorithms.change import Change
 from fedrelay.algorithms.synthesis import (
+    MAKER,
     Joined,
     Models,
     Wanted,
     divergence,
-    image_shape,
     made_images,
     moved,
-    scaling,
 )
 from fedrelay.engines.pool.dispatch import cores
 from fedrelay.engines.relay import operator_threads
@@ -26,6 +25,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.merges import merged
 from fedrelay.plans import Once
 from fedrelay.tasks import CrossEntropy, OneModel, Task, Workspaces, unlike
+from fedrelay.tasks.images import scaling
 from fedrelay.types import Merge, Outcome, State, Vector
 
 Variant = Literal["intended", "published"]
@@ -123,8 +123,7 @@ class Student(Merge):
     def fitted(self, task: Task, seed: int, /) -> Student:
         if not isinstance(task.loss, CrossEntropy) or task.target != "classes":
             raise BadInput(f"a student is taught which class an image is of; {unlike(task)}")
-        image_shape(task)
-        scaling(task)
+        scaling(task, MAKER)
         return replace(self, task=task, seed=seed)
 
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
@@ -157,7 +156,7 @@ class Student(Merge):
     def taught(self, teacher: Models, student: Vector, images: torch.Tensor, velocity: Vector) -> tuple[Vector, Vector]:
         """The student after one pass over all images, and its velocity."""
         assert self.task is not None
-        workspace, scaled, classes = Workspaces(self.task).main, scaling(self.task), self.task.classes
+        workspace, scaled, classes = Workspaces(self.task).main, scaling(self.task, MAKER), self.task.classes
         workspace.load(student, training=True)
         weights, velocity = workspace.weights, velocity.clone()
         for rows in torch.split(torch.randperm(len(images)), self.batch):

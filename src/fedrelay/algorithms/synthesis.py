@@ -13,15 +13,17 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedrelay.data.augment import Levelled
-from fedrelay.errors import BadInput, RunFailed
+from fedrelay.errors import RunFailed
 from fedrelay.tasks import Task
+from fedrelay.tasks.images import image_shape, scaling
 from fedrelay.types import Vector
 
 LATENT = 256
 """How many random numbers an image is made of."""
 LR, BETAS = 1e-3, (0.5, 0.999)
 """Of the generator's Adam: the authors' values."""
+MAKER = "the server makes"
+"""Who makes images, for whoever has none."""
 
 Scores: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 """From images, as networks take them, to the logits of the classes."""
@@ -132,8 +134,7 @@ def made_images(
 ) -> torch.Tensor:
     """A batch of images between 0 and 1: the best that a new generator has made in so many steps. Draws from torch's
     generator."""
-    shape = image_shape(task)
-    scaled, generator = scaling(task), Generator(shape)
+    scaled, generator = scaling(task, MAKER), Generator(image_shape(task, MAKER))
     z = torch.randn(batch, LATENT).requires_grad_()
     labels = torch.randint(task.classes, (batch,)).sort().values
     optimiser = torch.optim.Adam([*generator.parameters(), z], lr=LR, betas=BETAS)
@@ -157,32 +158,6 @@ def made_images(
 
 
 # --- images as networks take them
-
-
-def image_shape(task: Task) -> tuple[int, int, int]:
-    """Channels, height and width; other inputs are refused."""
-    shape = task.shape
-    if not isinstance(shape, tuple) or len(shape) != 3 or not all(isinstance(side, int) for side in shape):
-        raise BadInput(f"the server makes images (channels, height, width), and inputs here have the shape {shape}")
-    return shape
-
-
-def scaling(task: Task) -> Callable[[torch.Tensor], torch.Tensor]:
-    """From images between 0 and 1 to what the network takes: as the data are normalised; where they are not, as they
-    are."""
-    channels, height, width = image_shape(task)
-    transform = task.transform.then if isinstance(task.transform, Levelled) else task.transform
-    if transform is None:
-        return lambda images: images
-    try:
-        ends = [transform(torch.full((1, height, width, channels), value), None) for value in (0.0, 1.0)]
-        black, white = (end.permute(0, 3, 1, 2) for end in ends)
-    except Exception as error:
-        raise BadInput(
-            f"the server must scale the images that it makes as the data are, and the data's transform "
-            f"{type(transform).__name__} does not take images between 0 and 1: {error}"
-        ) from error
-    return lambda images: black + images * (white - black)
 
 
 def moved(images: torch.Tensor) -> torch.Tensor:
