@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedrelay import BadInput, seeds
-from fedrelay.plans import InGroups, Named, Neighbours, Position, Spread
+from fedrelay.plans import Few, InGroups, Named, Neighbours, Position, Spread
 from fedrelay.types import Baton, Chain
 
 GROUPS = [tuple(range(start, start + 10)) for start in range(0, 100, 10)]
@@ -47,6 +47,13 @@ def test_the_same_seed_draws_the_same_attackers_and_another_one_others():
     one, again, other = (Spread(0.2).drawn(ALONE, seeds.rng(seed, "attack", "who")) for seed in (0, 0, 1))
     assert one == again != other
     assert len(one) == 20 == len(set(one))
+
+
+def test_a_few_attackers_are_as_many_as_are_asked_for_and_no_more_than_there_are():
+    assert len(set(Few(3).drawn(GROUPS, rng()))) == 3
+    assert len(Few().drawn(ALONE, rng())) == 1
+    with pytest.raises(BadInput, match="count, of 100 clients, must be at most 100, not 101"):
+        Few(101).drawn(GROUPS, rng())
 
 
 def test_attackers_spread_at_random_are_in_chains_as_often_as_the_formula_says():

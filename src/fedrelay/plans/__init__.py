@@ -1,7 +1,7 @@
 """Who trains after whom."""
 
 from fedrelay.plans import sampling
-from fedrelay.plans.attackers import ATTACKERS, Attackers, InGroups, Named, Neighbours, Position, Spread
+from fedrelay.plans.attackers import ATTACKERS, Attackers, Few, InGroups, Named, Neighbours, Position, Spread
 from fedrelay.plans.chains import Ring, Singles, Superclients
 from fedrelay.plans.grouping.criteria import Grouping, criteria
 from fedrelay.plans.grouping.distances import (
@@ -35,6 +35,7 @@ __all__ = [
     "Distance",
     "Euclidean",
     "Exponential",
+    "Few",
     "Fixed",
     "Gini",
     "Greedy",

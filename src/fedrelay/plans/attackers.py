@@ -82,6 +82,28 @@ class Spread(Attackers):
 
 
 @dataclass(frozen=True)
+class Few(Attackers):
+    """So many of all clients, drawn at random.
+
+    Args:
+        count: how many.
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        within("count", self.count, least=1)
+
+    def check(self, clients: int, /) -> None:
+        within(f"count, of {clients} clients,", self.count, most=clients)
+
+    def drawn(self, groups: Groups, rng: np.random.Generator, /) -> tuple[int, ...]:
+        everybody = sorted(client for group in groups for client in group)
+        self.check(len(everybody))
+        return tuple(sorted(rng.choice(everybody, self.count, replace=False).tolist()))
+
+
+@dataclass(frozen=True)
 class Named(Attackers):
     """These clients.
 
@@ -164,6 +186,7 @@ class Neighbours(Attackers):
 ATTACKERS: dict[str, type[Attackers]] = {
     "groups": InGroups,
     "share": Spread,
+    "count": Few,
     "clients": Named,
     "position": Position,
     "neighbours": Neighbours,
