@@ -10,11 +10,12 @@ import zoo
 from fedrelay import Federation, Task, adapted, deployed, train
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.data import Dirichlet, digits
-from fedrelay.engines import Inline
+from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.models import MODELS
 from fedrelay.plans import Neighbours, Position, Spread
 from fedrelay.runs.threat import ATTACKS, When, threatened
 from fedrelay.visits import Sgd
+from fedrelay.visits.attacks.attack import SPIED, without
 
 METHODS = [name for name, row in ALGORITHMS.items() if not row.recipe().pooled]
 
@@ -63,13 +64,21 @@ SITUATIONS = {
 }
 
 
+PASSIVE = {"recovery": {"epochs": 1, "width": 1, "images": 2, "every": 1, "discriminators": ("received", "own")}}
+"""They send what they have trained."""
+
+
+def test_every_attack_is_tried():
+    assert {*SITUATIONS, *PASSIVE} == set(ATTACKS)
+
+
 @pytest.fixture(scope="module")
 def pools():
     with zoo.shared_pools() as made:
         yield made
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", SITUATIONS)
 def test_an_attack_gives_the_same_on_every_engine_also_after_a_resume(name, pools, tmp_path, monkeypatch):
     method, when = SITUATIONS[name]
     honest = zoo.made(method)
@@ -77,7 +86,7 @@ def test_an_attack_gives_the_same_on_every_engine_also_after_a_resume(name, pool
     zoo.check_engines(method, pools, tmp_path)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", SITUATIONS)
 def test_an_attack_changes_the_model(name):
     method, when = SITUATIONS[name]
     honest = zoo.made(method)
@@ -86,3 +95,50 @@ def test_an_attack_changes_the_model(name):
     attacked = threatened(honest, ATTACKS[name](**HARMFUL.get(name, {})), when)
     models = [deployed(list(train(one, engine, rounds=4))[-1]).params for one in (honest, attacked)]
     assert not torch.equal(*models)
+
+
+@pytest.mark.parametrize("name", PASSIVE)
+@pytest.mark.parametrize("method", ["fedseq", "scaffold", "fedbn", "fedelmy", "moon"])
+def test_a_passive_attack_leaves_the_run_as_it_is_to_the_bit(name, method, few):
+    algorithm = zoo.made(method, Sgd(batch=6, lr=0.1))
+    model = MODELS[ALGORITHMS[method].model](hidden=(4,))
+    engine = Inline(few, adapted(algorithm, Task.of(model, few)), 1)
+    honest, _ = run(algorithm, engine, 2)
+    *_, state = train(threatened(algorithm, ATTACKS[name](**PASSIVE[name]), When(Spread(0.5))), engine, rounds=2)
+    memories = [without(memory) for _, memory in sorted(engine.memories()[1].items())]
+    kept = [memory[key] for memory in memories for key in sorted(memory)]
+    assert zoo.same_bits(honest, [*(baton.params for baton in state.batons), *kept])
+    attackers = {hit.client for hit in state.log.attacked}
+    assert attackers
+    assert all(SPIED in engine.memories()[1][client] for client in attackers)
+
+
+@pytest.mark.parametrize("name", PASSIVE)
+def test_a_passive_attack_finds_out_the_same_on_every_engine_also_after_a_resume(name, pools, tmp_path):
+    honest = zoo.made("fedseq")
+    algorithm = threatened(honest, ATTACKS[name](**PASSIVE[name]), When(Spread(0.2)))
+    federation = zoo.federation_for(algorithm)
+    task = zoo.task_for(federation, "fedseq")
+    pool = pools.setdefault((len(federation), task), Pool(federation, task, 1, workers=2))
+    found = {}
+    for kind, engine in {
+        "inline": Inline(federation, task, 1),
+        "stacked": Stacked(federation, task, 1),
+        "pool": pool,
+    }.items():
+        plain = zoo.models(train(honest, engine, rounds=zoo.ROUNDS))
+        states, spied = zoo.trained(algorithm, engine)
+        assert zoo.same_bits(plain, zoo.models(states))
+        _, again = zoo.resumed(algorithm, engine, tmp_path / kind)
+        found[kind] = leaves(spied)
+        assert found[kind]
+        assert zoo.same_bits(found[kind], leaves(again))
+    assert zoo.same_bits(found["inline"], found["pool"])
+
+
+def leaves(tree):
+    """All tensors in nested data."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    parts = [tree[key] for key in sorted(tree)] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return [leaf for part in parts for leaf in leaves(part)]

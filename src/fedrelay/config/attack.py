@@ -12,6 +12,7 @@ from fedrelay.errors import BadInput, say_once
 from fedrelay.runs.threat import ATTACKS, Threat, When
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm
+from fedrelay.visits.attacks import Attack
 
 WHERE = "[attack]"
 COMMON = tuple(item.name for item in fields(When))
@@ -39,6 +40,8 @@ def build_attack(
         return None, resolved
     try:
         threat.fitted(task)
+        if isinstance(how, Attack):
+            how.check(algorithm.update)
         when.who.check(clients)
     except BadInput as error:
         raise BadInput(f"{WHERE}: {error}") from error

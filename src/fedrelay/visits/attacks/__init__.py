@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedrelay.visits.attacks.attack import Attack, Attacked, Sending
 from fedrelay.visits.attacks.backdoor import BACKDOOR_SUCCESS, Backdoor
 from fedrelay.visits.attacks.labels import ATTACKED_ACCURACY, Labels
+from fedrelay.visits.attacks.recovery import Recovery
 from fedrelay.visits.attacks.updates import Lazy, Noise, Replacement, Scaled, SignFlip
 
 AT_CLIENTS: dict[str, type[Attack]] = {
@@ -15,6 +16,7 @@ AT_CLIENTS: dict[str, type[Attack]] = {
     "scaled": Scaled,
     "replacement": Replacement,
     "lazy": Lazy,
+    "recovery": Recovery,
 }
 """Attacks that happen in a visit, whatever the others do."""
 
@@ -28,6 +30,7 @@ __all__ = [
     "Labels",
     "Lazy",
     "Noise",
+    "Recovery",
     "Replacement",
     "Scaled",
     "Sending",

@@ -14,7 +14,10 @@ from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import ATTACKED, Baton, Hop, Result, Vector, Visit, Work
+from fedrelay.types import ATTACKED, Baton, Hop, Result, Tree, Vector, Visit, Work
+
+SPIED = "spied"
+"""In the memory of an attacker: what it keeps for itself."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class Attack(ABC):
         """The same attack for this task, or a refusal of a task that cannot be attacked so."""
         return self
 
+    def check(self, work: Work, /) -> None:
+        """Refuse what honest clients do, if it cannot be attacked so."""
+
     def poisoned(self, client: ClientData, rng: np.random.Generator, /) -> ClientData:
         """The client's examples as it learns from them; the generator is the same one at each of its visits."""
         return client
@@ -52,6 +58,11 @@ class Attack(ABC):
     def sent(self, sending: Sending, /) -> Vector:
         """The weights that it sends at full strength."""
         return sending.trained
+
+    def spied(self, baton: Baton, visit: Visit, known: Tree, work: Work, /) -> Tree:
+        """What it finds out from the model that it received and keeps for itself, with what it knew before; `work` is
+        what an honest client does here. Nothing of it is sent."""
+        return known
 
     def watched(self, test: Store, /) -> Mapping[str, Store]:
         """What tells whether it works: by the name of a figure, the examples whose accuracy it is."""
@@ -71,6 +82,9 @@ class Attacked(Work):
     chains: int = 1
     colluding: bool = False
     """Whether all attackers draw the same numbers."""
+
+    def __post_init__(self) -> None:
+        self.attack.check(self.work)
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -122,6 +136,7 @@ class Attacked(Work):
 
     def arrived(self, visit: Visit) -> Visit:
         """The visit with the examples that its client learns from."""
+        visit = replace(visit, memory=without(visit.memory)) if SPIED in visit.memory else visit
         if not self.hits(visit) or not self.attack.strength:
             return visit
         rng = seeds.rng(visit.seed, "attack", "examples", self.who(visit))
@@ -129,13 +144,15 @@ class Attacked(Work):
 
     def left(self, baton: Baton, visit: Visit, result: Result) -> Result:
         """What leaves the client: an attacker's report says that it is one, for the record."""
-        if not self.hits(visit):
-            return result
         after, memory, report = result
+        known: Tree = visit.memory.get(SPIED, {})
+        if not self.hits(visit):
+            return (after, {**memory, SPIED: known}, report) if known else result
         report = replace(report, metrics={**report.metrics, ATTACKED: 1.0})
         if self.attack.strength:
+            known = self.attack.spied(baton, visit, known, self.work)
             after = replace(after, params=self.lie(baton.params, after.params, visit))
-        return after, memory, report
+        return after, {**memory, SPIED: known} if known else memory, report
 
     def lie(self, received: Vector, trained: Vector, visit: Visit) -> Vector:
         """The model that is sent: only weights are changed, and none that stays at home."""
@@ -153,3 +170,8 @@ class Attacked(Work):
     def who(self, visit: Visit) -> str | int:
         """Whose random numbers are drawn."""
         return "together" if self.colluding else visit.client.id
+
+
+def without(memory: Tree) -> Tree:
+    """The memory as an honest client would have it."""
+    return {key: value for key, value in memory.items() if key != SPIED}
