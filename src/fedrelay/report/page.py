@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from fedrelay.errors import BadInput
-from fedrelay.report import draws, figures, judged, measures, over_clients, pools, tables
+from fedrelay.report import draws, figures, judged, measures, over_clients, pools, recovered, tables
 from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.report.rendering import rendered
@@ -31,7 +31,7 @@ def html(
     curves = figures.curves(runs, names) + over_clients.curves(runs, names) + draws.curves(runs, names)
     bars = figures.bars(runs, names)
     settings, found = tables.settings(runs), [judged.judged(run) for run in runs]
-    results = judged.figures(runs, found, names) + pools.figures(runs, names)
+    results = judged.figures(runs, found, names) + pools.figures(runs, names) + recovered.figures(runs, names)
     by, targets = measures.headline(runs), measures.targets(runs) if measures.shares(runs) else []
     what = "an accuracy" if by.name == "accuracy" else f"a test {measures.words(by.name)}"
     goal = f"{what} of {measures.figure(targets[0], by)}" if len(targets) == 1 else ""

@@ -23,7 +23,7 @@ from fedrelay import seeds, vectors
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.errors import BadInput, within
-from fedrelay.runs import checkpoint
+from fedrelay.runs import checkpoint, recovered
 from fedrelay.runs.claim import Claim, alone_in
 from fedrelay.runs.costs import Estimate
 from fedrelay.runs.described import described_run
@@ -129,6 +129,7 @@ class Recorder:
                 late = time.monotonic() - saved_at > SECONDS  # what took long must not be lost
                 with claim.writing():
                     self._note_engine()
+                    recovered.write(self.path, state, self.engine.memories()[1])
                     self._lines.append(log)
                     if state.round % self.checkpoint_every == 0 or state.round == self.rounds or late:
                         self._save(state)
