@@ -42,8 +42,8 @@ IMAGES = {
 def runs_of(item: Item, scale: str, panel: str) -> dict[str, Mapping[str, Any]]:
     """The configurations that a panel asks for, by name; of formulas there are none, and of splits no whole ones."""
     tables = scales.tables_of(item, scale, panel)
-    if item.study in ("compare", "features"):
-        whole = {key: value for key, value in tables.items() if key != "features"}
+    if item.study in ("compare", "features", "recovery"):
+        whole = {key: value for key, value in tables.items() if key not in ("features", "recovery")}
         return {job.name: job.tables for job in compare.plan(whole, Path())[0]}
     if item.study == "splits":
         rest = {"algorithm": {"name": "fedavg"}, "model": {"name": "mlp"}}

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from fedrelay.errors import BadInput
 from fedrelay.studies import features
+from fedrelay.studies.recovery import measure
 from fedrelay.studies.reproduce import feature_study
 from fedrelay.studies.reproduce.studies import STUDIES
 from fedrelay.studies.reproduce.study import Setting
@@ -77,3 +78,24 @@ def test_features_are_drawn_once_for_every_finished_run(tmp_path, monkeypatch):
     monkeypatch.setattr(features, "place", None)  # would fail if it were called
     assert study.carry_out(tables, tmp_path, "features", QUIET) == []
     assert feature_study.read(tmp_path, feature_study.Options()) == {}  # others are not taken for these
+
+
+def test_distances_of_recovered_images_are_measured_once_for_every_finished_run(tmp_path, monkeypatch):
+    attack = {"name": "recovery", "epochs": 1, "width": 1, "images": 20, "every": 1, "who": {"name": "count"}}
+    tables = {
+        **BASE,
+        "seeds": [0],
+        "model": {"name": "small_cnn", "channels": [2]},
+        "attack": attack,
+        "evaluate": {"every": 1},
+        "recovery": {"features": "pixels"},
+        "runs": {"FedAvg": {"rounds": 3, "algorithm": {"name": "fedavg", "fraction": 1.0}}},
+    }
+    study = STUDIES["recovery"]
+    assert study.carry_out(tables, tmp_path, "recovery", QUIET) == []
+    found = study.gather(tables, tmp_path)
+    assert found.figures["FedAvg"][0]["fid_received"] > 0
+    assert [figure.key for figure in found.pictures][:2] == ["fid", "kid"]
+    monkeypatch.setattr(measure, "measure", None)  # would fail if it were called
+    assert study.carry_out(tables, tmp_path, "recovery", QUIET) == []
+    assert not study.gather({**tables, "recovery": {"features": "pixels", "images": 9}}, tmp_path).figures

@@ -34,7 +34,7 @@ class Rough:
 
 def rough(item: Item, planned: Sequence[Planned]) -> list[Rough]:
     """Every row of these panels; what is not a run has no rounds to count."""
-    of = runs_of if item.study in ("compare", "features") else others_of
+    of = runs_of if item.study in ("compare", "features", "recovery") else others_of
     return [row for one in planned for row in of(item, one)]
 
 

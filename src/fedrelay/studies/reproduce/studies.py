@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedrelay.studies.reproduce.feature_study import FEATURES
 from fedrelay.studies.reproduce.formula_study import FORMULAS
 from fedrelay.studies.reproduce.groups_study import GROUPS
+from fedrelay.studies.reproduce.recovery_study import RECOVERY
 from fedrelay.studies.reproduce.runs_study import COMPARE
 from fedrelay.studies.reproduce.splits_study import SPLITS
 from fedrelay.studies.reproduce.study import Study
@@ -17,5 +18,6 @@ STUDIES: dict[str, Study] = {
     "features": FEATURES,
     "formulas": FORMULAS,
     "splits": SPLITS,
+    "recovery": RECOVERY,
 }
 """By the name that an item says."""
