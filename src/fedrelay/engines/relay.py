@@ -118,7 +118,11 @@ class Runner:
 
 
 class Signs(Protocol):
-    """Where others can see how far a chain is."""
+    """Where others can see how far a worker is."""
+
+    def run(self, chain: int, /) -> None:
+        """This chain begins, by number."""
+        ...
 
     def visit(self, client: int, /) -> None:
         """A visit to this client begins."""

@@ -6,19 +6,43 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
 from fedrelay.engines.memory import Memory
-from fedrelay.engines.pool.worker import Done, Job, Round
-from fedrelay.engines.pool.workers import Lost, WorkerPool
+from fedrelay.engines.pool.worker import Done, Job, Reply, Round
+from fedrelay.engines.pool.workers import Lost
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Baton, Chain, Outcome, Tree
 
 DEATHS = 3
 """So many workers may be lost over a chain, or over a stack of them, before the run stops."""
+
+
+W = TypeVar("W")
+"""A worker, as those who give it jobs know it."""
+
+
+class Workers(Protocol[W]):
+    """Workers that run chains, wherever they are."""
+
+    def idle(self) -> Sequence[W]:
+        """Those that could do a job now."""
+        ...
+
+    def give(self, one: W, job: Job, /) -> None:
+        """Let one of them do this."""
+        ...
+
+    def replies(self) -> Iterator[tuple[Job, Reply | Lost]]:
+        """Wait until something comes: jobs with their replies, or with the loss of their worker."""
+        ...
+
+    def rest(self) -> None:
+        """Nobody waits any longer for those that are at work."""
+        ...
 
 
 class Queue(Protocol):
@@ -37,7 +61,7 @@ class Queue(Protocol):
         ...
 
 
-def dispatch(pool: WorkerPool, current: Round, queue: Queue, memory: Memory) -> Iterator[Outcome]:
+def dispatch(pool: Workers[W], current: Round, queue: Queue, memory: Memory) -> Iterator[Outcome]:
     """One outcome per chain, in the order of the chains, whichever ends first."""
     chains, found, following = current.chains, dict[int, Outcome](), 0
     try:

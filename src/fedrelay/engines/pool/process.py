@@ -17,8 +17,7 @@ from pathlib import Path
 from fedrelay.engines.packing import Receiver, Sender
 from fedrelay.engines.pool import worker
 from fedrelay.engines.pool.signs import NOWHERE, Signs
-from fedrelay.engines.pool.worker import Job, Reply
-from fedrelay.errors import RunFailed
+from fedrelay.engines.pool.worker import Job, Reply, sound
 from fedrelay.system.processes import Watch, deaf_to_interrupts
 
 MOST_NAMED = 10
@@ -86,10 +85,7 @@ class Worker:
             self.ready = True
             return None
         reply: Reply = self._receiver.receive(message, copy=True) if self.ready else pickle.loads(message)
-        if reply.failure:
-            failure = RunFailed(f"a worker process could not run its chains: {reply.failure}")
-            failure.add_note(f"There it was:\n{reply.traceback}")
-            raise failure
+        sound(reply)
         self.job = None
         return reply
 

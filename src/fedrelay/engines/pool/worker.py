@@ -23,6 +23,7 @@ from fedrelay.engines.memory import Memory
 from fedrelay.engines.packing import Receiver, Sender
 from fedrelay.engines.pool.signs import BEAT, Signs
 from fedrelay.engines.relay import Context, Simulation, operator_threads, relay, relay_together
+from fedrelay.engines.relay import Signs as Whereabouts
 from fedrelay.engines.shared_folder import remove
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
@@ -119,7 +120,16 @@ def failed(error: Exception) -> Reply:
     return Reply(failure=said, traceback=traceback.format_exc())
 
 
-def perform(simulation: Simulation, current: Round, job: Job, signs: Signs) -> Reply:
+def sound(reply: Reply) -> Reply:
+    """The reply, if its worker could do the job; else the run ends with the reason."""
+    if reply.failure:
+        failure = RunFailed(f"a worker process could not run its chains: {reply.failure}")
+        failure.add_note(f"There it was:\n{reply.traceback}")
+        raise failure
+    return reply
+
+
+def perform(simulation: Simulation, current: Round, job: Job, signs: Whereabouts) -> Reply:
     """Run the chains of a job, as they would be run in the parent with one thread."""
     memory = Memory()
     memory.restore(job.memories, 0)
