@@ -9,7 +9,7 @@ not be written.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
@@ -94,6 +94,10 @@ class Underway(ABC):
     @abstractmethod
     def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
         """How far it is, for whoever watches: how many of how many."""
+
+    def names(self) -> Collection[str]:
+        """By which names something may be found, for who sends it to another machine; by default none."""
+        return ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO
@@ -76,6 +76,8 @@ class UnderwayFiles(Underway):
                 torch.save(kept, file)  # a pool may be as large as memory allows: there is no copy of it
         except (OSError, TypeError, RuntimeError) as error:  # the last is torch's; the run can do without what is kept
             say_once(f"how far the round is cannot be kept in {self._folder.resolve()}: {error}")
+        else:
+            self._left.add(f"{name}.pt")  # another may go on from it: a worker in place of one that was lost
         ended = time.monotonic()
         self._next[name], self._free = ended + SECONDS, ended + SHARE * (ended - began)
 
@@ -89,6 +91,9 @@ class UnderwayFiles(Underway):
         self._glance = time.monotonic() + GLANCE
         with suppress(OSError), self._writing(f"{name}.json") as file:
             file.write(json.dumps(dict(figures)).encode())
+
+    def names(self) -> Collection[str]:
+        return {Path(name).stem for name in self._left}
 
     def clear(self) -> None:
         """The round has ended: another begins."""
