@@ -43,6 +43,10 @@ ODD: tuple[Any, ...] = (
 )
 
 
+CLUSTER = "ray"
+"""The engine that is left out: it would start a cluster in every run that has it, which takes longer than the run."""
+
+
 @cache
 def bases() -> tuple[Tables, ...]:
     """Every experiment of the repository and every example in its pages; half of them with data that is at hand."""
@@ -53,6 +57,7 @@ def bases() -> tuple[Tables, ...]:
                 found.append(tomllib.loads(piece.partition("```")[0]))
             except tomllib.TOMLDecodeError:  # a part of a file with dots in it
                 continue
+    found = [one for one in found if one.get("engine", {}).get("name") != CLUSTER]
     small = [{**one, "data": BASE["data"], "model": BASE["model"]} for one in found]
     return (*found, *small, *([BASE, dict(COMPARE.tables), dict(GROUPS.tables), {**BASE, "latency": LATENCY}] * 4))
 
@@ -66,6 +71,7 @@ def parts() -> tuple[tuple[str, Tables], ...]:
         (kind, {"name": entry["name"], **entry["parameters"]})
         for kind in catalogue.KINDS
         for entry in catalogue.entries(kind)
+        if (kind, entry["name"]) != ("engines", CLUSTER)
     )
 
 

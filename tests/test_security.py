@@ -24,6 +24,7 @@ FIRST_GOOD = {  # the first version without the weakness that its advisory names
     "pydicom": "3.0.2",
     "onnx": "1.21.0",
     "cryptography": "46.0.5",
+    "ray": "2.52.0",
 }
 
 
