@@ -16,7 +16,7 @@ from fedrelay.engines.pool.dispatch import CORES, cores
 from fedrelay.errors import BadInput
 from fedrelay.report import Against
 from fedrelay.runs.summary import Evaluate, summarise
-from fedrelay.studies.compare import workers
+from fedrelay.studies.beside import workers
 from fedrelay.studies.compared import Bases, Row, markdown
 from fedrelay.studies.overrides import merged
 

@@ -22,10 +22,18 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="a configuration with a table [runs.NAME] for every run")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a value in every run")
     parser.add_argument("--out", type=Path, help="where runs, results and report.html go (default: runs/NAME OF FILE)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    add_side_by_side(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_compare)
+
+
+def add_side_by_side(parser: argparse.ArgumentParser) -> None:
+    """How many runs there are at a time, and where."""
+    text = "runs at a time, each in a process of its own (default: 1; with --ray, the CPUs of the cluster)"
+    parser.add_argument("--jobs", type=int, help=text)
+    text = "do the runs on a Ray cluster whose machines share this folder: auto, local, or HOST:PORT of its head"
+    parser.add_argument("--ray", metavar="ADDRESS", help=text)
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -37,6 +45,7 @@ def run_compare(options: argparse.Namespace) -> int:
         name=str(options.file),
         sets=options.set,
         jobs=options.jobs,
+        ray=options.ray,
         data_dir=options.data_dir,
         force=options.force,
     )
@@ -58,7 +67,7 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--over", action="append", default=[], metavar="A.B=C,D,…", help=text)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
     parser.add_argument("--seeds", metavar="A,B,…", help="repeat every trial with these seeds and take the mean")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    add_side_by_side(parser)
     text = "give no value up early, so that the picture has every one after all rounds"
     parser.add_argument("--to-the-end", action="store_true", help=text)
     text = "where runs, results and report.html go (default: runs/tune-NAME OF FILE)"
@@ -79,6 +88,7 @@ def run_tune(options: argparse.Namespace) -> int:
         ERR,
         seeds=seeds,
         jobs=options.jobs,
+        ray=options.ray,
         to_the_end=options.to_the_end,
         data_dir=options.data_dir,
         force=options.force,

@@ -6,13 +6,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from multiprocessing import connection as connections
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeVar
 
 from fedrelay.engines.pool.dispatch import cores, share_cores
+from fedrelay.studies import on_cluster
 from fedrelay.system.processes import deaf_to_interrupts, undisturbed
 from fedrelay.system.stopping import stoppable
 from fedrelay.system.streams import guarded
@@ -21,6 +23,11 @@ T = TypeVar("T")
 
 STOPPED = Event()
 """Whether this process was asked to stop: then it begins no run that waits for it already."""
+
+
+def side_by_side(jobs: int | None, ray: str | None, out: Path) -> AbstractContextManager[Executor | None]:
+    """Where runs are done: `jobs` at a time here (default: one), or on the Ray cluster at the address `ray`."""
+    return workers(jobs or 1) if ray is None else on_cluster.workers(ray, jobs, out)
 
 
 @contextmanager

@@ -30,10 +30,11 @@ from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds
-from fedrelay.studies.beside import submit, workers
+from fedrelay.studies.beside import side_by_side, submit
 from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Bases, Row, headline, markdown, shares_of
 from fedrelay.studies.names import check_name, folder_name, refuse_controls, refuse_links
+from fedrelay.studies.on_cluster import refuse_engine
 from fedrelay.studies.over_seeds import Repeated
 from fedrelay.studies.overrides import merged
 from fedrelay.system import files
@@ -61,27 +62,32 @@ def compare(
     *,
     name: str,
     sets: Sequence[str] = (),
-    jobs: int = 1,
+    jobs: int | None = None,
+    ray: str | None = None,
     data_dir: Path | None = None,
     force: bool = False,
 ) -> tuple[list[Row], list[str]]:
     """Do every run of the tables that is not done yet; write results.json, results.md and report.html.
 
-    `name` is what the comparison is called: its file, as a rule. Besides the rows: what to know before they are
+    `name` is what the comparison is called: its file, as a rule. `jobs` runs are done at a time (default: one), or as
+    many as there are CPUs on the Ray cluster at the address `ray`. Besides the rows: what to know before they are
     compared. Results of another comparison in the folder are refused, unless by `force` (they are replaced; the folders
     of runs never are).
     """
-    within("jobs", jobs, least=1)
+    if jobs is not None:
+        within("jobs", jobs, least=1)
     against = against_of(tables)
     todo, reference = plan(tables, out, sets)
     refuse_links(out, (job.folder for job in todo))
     claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
         with told_of(name, job):
-            config.build(job.tables, data_dir)  # a mistake in the last run must not wait for the first to end
+            built = config.build(job.tables, data_dir)  # a mistake in the last run must not wait for the first to end
+            if ray is not None:
+                refuse_engine(built.engine)
     first = [job for job in todo if job.name == reference]
     rest = [job for job in todo if job.name != reference]
-    with workers(jobs) as pool:
+    with side_by_side(jobs, ray, out) as pool:
         failures = carry_out(first, live, pool, data_dir)
         if first:
             rest = [aimed(job, first, failures) for job in rest]

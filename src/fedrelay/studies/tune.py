@@ -27,9 +27,10 @@ from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
 from fedrelay.runs.testing import figures_of
 from fedrelay.studies import sweep
-from fedrelay.studies.beside import submit, workers
+from fedrelay.studies.beside import side_by_side, submit
 from fedrelay.studies.claims import SWEEP, claim
 from fedrelay.studies.names import refuse_links
+from fedrelay.studies.on_cluster import refuse_engine
 from fedrelay.studies.trials import Attempt, Trial, advice, as_record, board, give_up_hopeless, markdown, trials_of
 from fedrelay.system import files
 from fedrelay.tasks import Workspaces
@@ -57,7 +58,8 @@ def tune(
     live: Console,
     *,
     seeds: Sequence[int] = (),
-    jobs: int = 1,
+    jobs: int | None = None,
+    ray: str | None = None,
     to_the_end: bool = False,
     data_dir: Path | None = None,
     force: bool = False,
@@ -67,17 +69,20 @@ def tune(
     All run to a quarter of the rounds, those that are not hopeless to the half, and so on; `to_the_end` gives nobody
     up, so that the picture has every value after all rounds. A sweep that was interrupted goes on where it was.
     `tune.json`, `results.md` and `report.html` keep what came out; those of another sweep in the folder are
-    refused, unless by `force`.
+    refused, unless by `force`. `jobs` and `ray` are those of `compare`.
     """
-    within("jobs", jobs, least=1)
+    if jobs is not None:
+        within("jobs", jobs, least=1)
     trials = trials_of(grid, out, seeds)
     refuse_links(out, (attempt.folder for trial in trials for attempt in trial.attempts))
     claim(out, SWEEP, lambda found: covers(trials, found), force=force)
     tables = judged_by_validation(tables)
     for trial in trials:
         built = config.build(tables_of(tables, trial, trial.attempts[0]), data_dir)  # mistakes are refused at once
+        if ray is not None:
+            refuse_engine(built.engine)
         trial.headline, trial.evaluate, rounds = built.task.headline, built.evaluate, built.tables["rounds"]
-    with Live(console=live, refresh_per_second=4, transient=True) as display, workers(jobs) as pool:
+    with Live(console=live, refresh_per_second=4, transient=True) as display, side_by_side(jobs, ray, out) as pool:
         for rung in RUNGS[-1:] if to_the_end else RUNGS:
             going = [trial for trial in trials if not trial.stopped]
             goal = max(round(rung * rounds), 1)
