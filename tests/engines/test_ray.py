@@ -1,0 +1,388 @@
+"""Chains on a real Ray cluster of two machines (two nodes of this one): the same bits, whoever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from needs import needed
+from rich.console import Console
+from test_pool import CHAINS, SEED, Count, Deadly, Slow, Sluggish, chains, plain, told
+
+import fedrelay as fr
+from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train, vectors
+from fedrelay.algorithms import fedseq
+from fedrelay.data import Dirichlet, digits
+from fedrelay.engines import Inline, Ray
+from fedrelay.engines.cluster import joining
+from fedrelay.models import SmallCnn
+from fedrelay.runs.underway import UnderwayFiles
+from fedrelay.runs.underway import told as far
+from fedrelay.studies import on_cluster
+from fedrelay.studies.compare import compare
+from fedrelay.system import processes
+from fedrelay.types import Report, Work
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Ray has clusters of several nodes on Linux only")
+SHARED = {"told": torch.zeros(2)}
+
+
+PATIENCE = 300.0
+"""Seconds that a busy machine has for what takes a few."""
+ATTEMPTS = 6
+
+
+class Nodes:
+    """A cluster of two nodes with a CPU each: this program is on the first, the second can be killed."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.add(include_dashboard=False)
+        self.second = self.add()
+
+    def add(self, **settings: Any) -> Any:
+        """Another node, without what only people need who look at it.
+
+        Ray gives the helpers of a node some seconds to start, so a busy machine may need several attempts.
+        """
+        quick = {"include_log_monitor": False, "no_monitor": True, "wait": False, "num_cpus": 1, **settings}
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                found = self.cluster.add_node(**quick)
+                break
+            except Exception:
+                if not left:
+                    raise
+        self.cluster.wait_for_nodes(timeout=PATIENCE)
+        return found
+
+    def have_both(self) -> None:
+        self.second = self.second or self.add()
+
+    def kill_second(self) -> None:
+        """As pulling its plug: its raylet and all that it has started end at once, and nobody is told."""
+        if self.second is not None:
+            raylet = self.second.all_processes["raylet"][0].process.pid
+            children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+            self.cluster.remove_node(self.second, allow_graceful=False)
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
+            self.second = None
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where Ray has sockets, whose names must be short (so it is not pytest's own), and logs, which it would leave."""
+    path = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def nodes(folder) -> Iterator[Nodes]:
+    needed("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(folder))
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else they wait for all other tests
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))  # Count is to be found
+        from ray.cluster_utils import Cluster
+
+        hears, cluster = signal.getsignal(signal.SIGTERM), Cluster()
+        try:
+            found = Nodes(cluster)
+            joining.join(cluster.address)
+            yield found
+        finally:
+            joining.load().shutdown()
+            cluster.shutdown()
+            signal.signal(signal.SIGTERM, hears)
+
+
+@pytest.fixture(scope="module")
+def digit_clients() -> tuple[Federation, Task]:
+    found = Federation.split(digits(), Dirichlet(alpha=0.1, deal="classes"), 12, SEED)
+    return found, Task.of(SmallCnn(channels=(4,)), found)
+
+
+@pytest.fixture(scope="module")
+def engine(nodes, digit_clients) -> Iterator[Ray]:
+    """One for all: a worker takes seconds to start."""
+    with Ray(*digit_clients, SEED, address=nodes.cluster.address) as found:
+        yield found
+
+
+@pytest.fixture
+def inline(digit_clients) -> Inline:
+    return Inline(*digit_clients, SEED)
+
+
+def test_outcomes_and_memories_are_those_of_inline_in_the_order_of_chains(engine, inline):
+    work = Count(raising=frozenset({4}), spoiling=frozenset({3}))
+    shared = {"told": torch.tensor([7.0, 8.0])}
+    for round in (1, 2, 3):
+        there, here = (list(one.run(work, chains(*CHAINS), shared, round)) for one in (engine, inline))
+        assert told(there) == told(here)
+        for one in (engine, inline):
+            one.commit(round)
+        (a, kept), (b, expected) = engine.memories(), inline.memories()
+        assert a == b == round
+        assert plain(dict(kept)) == plain(dict(expected))
+    assert kept[0]["visits"] == 3
+    assert sorted(kept) == [0, 1, 2, 5]
+
+
+def test_the_model_is_the_same_to_the_bit_as_inline(engine, inline):
+    algorithm = fr.method(fedseq(max_clients=2), local=Sgd(batch=8, lr=0.1, momentum=0.5), fraction=1.0)
+
+    def fingerprints(one) -> list[str]:
+        one.remember(0, {})
+        return [vectors.sha256(deployed(state).params) for state in train(algorithm, one, rounds=2)]
+
+    expected = fingerprints(inline)
+    assert expected[0] != expected[1]
+    assert fingerprints(engine) == expected
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_chains_are_run_again(engine, inline, tmp_path, caplog):
+    engine.remember(0, {})
+    found = list(engine.run(Deadly(str(tmp_path), lives=1), chains(*CHAINS), SHARED, 1))
+    engine.commit(1)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert told(found) == told(inline.run(Count(), chains(*CHAINS), SHARED, 1))
+    assert [memory["visits"] for memory in engine.memories()[1].values()] == [1] * 6
+    assert caplog.text.count("another takes its place and runs its chains again") == 1
+
+
+def test_a_round_that_is_left_halfway_dismisses_its_workers_and_the_next_one_is_right(engine):
+    outcomes = engine.run(Slow(), chains((0, 1), (3,)), {}, 1)
+    assert next(outcomes).chain.clients == (0, 1)
+    outcomes.close()
+    found = list(engine.run(Count(), chains((0, 1), (3,)), SHARED, 2))
+    assert [o.baton.params.tolist() for o in found] == [[2, 2], [2, 2]]
+
+
+@dataclass(frozen=True)
+class Diligent(Work):
+    """As `Count`, but keeps what it has done so far, and tells it; hours at client 2, unless something was kept."""
+
+    def __call__(self, baton, visit):
+        kept = visit.place.find("part")
+        visit.place.tell("part", 3, 4)
+        visit.place.underway.keep(
+            f"{visit.place.name}-part", visit.place.whose, lambda: {"at": visit.client.id}, now=True
+        )
+        if visit.client.id == 2 and kept is None:
+            time.sleep(PATIENCE)
+        after, memory, report = Count()(baton, visit)
+        return after, memory, Report(report.client, report.examples, report.metrics, {"kept": kept or {}})
+
+
+def test_what_was_kept_and_told_elsewhere_is_in_the_folder_of_the_run(engine, tmp_path, monkeypatch):
+    """And whoever takes the place of a worker that is lost goes on from there."""
+    monkeypatch.setattr(processes, "LOOK", 0.2)
+    engine.remember(0, {})
+    engine.keep_in(UnderwayFiles(tmp_path))
+    monkeypatch.setattr("fedrelay.runs.underway.GLANCE", 0.0)
+    outcomes = engine.run(Diligent(), chains((2, 4)), SHARED, 1)
+    path = tmp_path / "chain-2-part.pt"
+
+    def kill_when_kept() -> None:
+        wait_for(path)
+        (busy,) = [one for one in engine._workers.workers if one.job is not None]
+        joining.load().kill(busy.actor)
+
+    killer = threading.Thread(target=kill_when_kept)
+    killer.start()
+    (found,) = outcomes
+    killer.join()
+    assert [report.uplink["kept"].get("at") for report in found.reports] == [2, 2]
+    assert {"hop": (1, 2), "part": (3, 4)} in list(far(tmp_path))
+    engine._underway = None
+
+
+def wait_for(*paths: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while not all(path.exists() for path in paths) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Waiting(Work):
+    """As `Count`, but says where it is, and waits until it may go on."""
+
+    folder: str
+
+    def __call__(self, baton, visit):
+        (Path(self.folder) / f"at-{visit.client.id}").touch()
+        wait_for(Path(self.folder) / "go")
+        return Count()(baton, visit)
+
+
+def test_a_machine_that_is_killed_in_the_middle_of_a_round_is_done_without(nodes, engine, inline, tmp_path, caplog):
+    nodes.have_both()
+    both = chains((0,), (1,))
+
+    def kill_when_all_are_at_work() -> None:
+        wait_for(tmp_path / "at-0", tmp_path / "at-1")
+        nodes.kill_second()
+        (tmp_path / "go").touch()
+
+    killer = threading.Thread(target=kill_when_all_are_at_work)
+    killer.start()
+    found = list(engine.run(Waiting(str(tmp_path)), both, SHARED, 1))
+    killer.join()
+    assert told(found) == told(inline.run(Count(), both, SHARED, 1))
+    assert "another takes its place and runs its chains again" in caplog.text
+
+
+def test_a_machine_that_computes_otherwise_is_refused_when_a_worker_is_hired(nodes, engine):
+    nodes.kill_second()
+    nodes.second = nodes.add(env_vars={"ATEN_CPU_CAPABILITY": "default"})
+    with pytest.raises(BadInput, match=r"processor DEFAULT instead of .* MKL_CBWR=AVX2 in the environment"):
+        list(engine.run(Sluggish(), chains(*[(client,) for client in range(12)] * 40), SHARED, 1))
+    engine.close()
+    nodes.kill_second()
+
+
+def test_runs_on_the_cluster_are_begun_again_where_their_process_is_lost(nodes, engine, tmp_path, monkeypatch):
+    engine.close()  # its workers hold the CPUs
+    monkeypatch.chdir(tmp_path)
+    with on_cluster.workers(nodes.cluster.address, 1, tmp_path / "out") as executor:
+        assert executor.submit(mortal, str(tmp_path / "lives")).result(PATIENCE) == (2, str(tmp_path), "1")
+        with pytest.raises(BadInput, match="no such thing"):
+            executor.submit(refusing).result(PATIENCE)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def mortal(path: str) -> tuple[int, str, str]:
+    """Ends its own process the first time."""
+    with Path(path).open("a") as file:
+        file.write("x")
+    if Path(path).read_text() == "x":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(Path(path).read_text()), str(Path.cwd()), os.environ["FEDRELAY_CORES"]
+
+
+def refusing() -> None:
+    raise BadInput("no such thing")
+
+
+FILE = """
+rounds = 2
+seed = 3
+data = { name = "digits", clients = 8, partition = { name = "dirichlet", alpha = 0.1 } }
+model = { name = "logistic" }
+algorithm = { name = "fedseq", max_clients = 2, fraction = 1.0 }
+"""
+RUNS = """
+[runs.slow]
+local = { lr = 0.01 }
+[runs.fast]
+local = { lr = 0.1 }
+"""
+
+
+def fingerprint(tables: dict[str, Any], out: Path) -> str:
+    """Of the model of the same run, in this process."""
+    recorder = config.build({**tables, "engine": {"name": "inline"}}).record(out)
+    list(recorder.run())
+    return recorder.summary().params_sha256
+
+
+def test_a_comparison_on_the_cluster_gives_the_same_models(nodes, engine, tmp_path, monkeypatch):
+    engine.close()
+    monkeypatch.chdir(tmp_path)
+    two = tomllib.loads(FILE + 'engine = { name = "inline" }' + RUNS)
+    rows, _ = compare(two, Path("out"), Console(quiet=True), name="two.toml", ray=nodes.cluster.address, jobs=1)
+    assert [row.name for row in rows] == ["slow", "fast"]
+    tables = tomllib.loads(FILE)
+    expected = [fingerprint({**tables, "local": {"lr": lr}}, tmp_path / f"{lr}") for lr in (0.01, 0.1)]
+    assert [row.summaries[0].params_sha256 for row in rows] == expected
+    assert expected[0] != expected[1]
+    assert {path.name for path in Path("out").iterdir()} == {
+        "fast",
+        "slow",
+        "report.html",
+        "results.json",
+        "results.md",
+    }
+
+
+def test_runs_on_a_cluster_cannot_spread_their_chains_as_well(tmp_path):
+    needed("ray")
+    two = tomllib.loads(FILE + 'engine = { name = "ray" }' + RUNS)
+    with pytest.raises(BadInput, match="run 'slow': the engine ray spreads the chains of a run"):
+        compare(two, tmp_path / "out", Console(quiet=True), name="two.toml", ray="127.0.0.1:1")
+
+
+def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path):
+    value, raised = on_cluster.there(str(tmp_path), str(tmp_path / "no" / "marker"), 1, abs, (-1,), {})
+    assert value is None
+    assert "no is another folder, or none, on the machine" in str(raised)
+
+
+def test_the_command_has_a_cluster_of_its_own_which_ends_with_it(folder, tmp_path):
+    needed("ray")
+    (tmp_path / "one.toml").write_text(FILE + 'engine = { name = "ray" }')
+    home = tmp_path / "home"
+    home.mkdir()
+    command = [sys.executable, "-m", "fedrelay.cli", "run", "one.toml", "--out", "out"]
+    environment = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(home), "FEDRELAY_CORES": "1"}
+    environment = {key: value for key, value in environment.items() if not key.startswith("RAY_AUTH")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found["params_sha256"] == fingerprint(tomllib.loads(FILE), tmp_path / "inline")
+    assert list(home.iterdir()) == []  # no token is left there for others to read
+    until = time.monotonic() + 20
+    while (left := started_with(f"HOME={home}")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left == []
+
+
+def started_with(setting: str) -> list[str]:
+    """Processes that have this in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if setting.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.with_name("cmdline").read_text().replace("\0", " "))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"workers": 99}, r"workers = 99, but the Ray cluster has \d CPU\(s\) on \d machine\(s\)"),
+        ({"address": "127.0.0.1:1"}, "connected to the Ray cluster .* already"),
+    ],
+)
+def test_what_the_cluster_cannot_do_is_refused(nodes, digit_clients, settings, said):
+    engine = Ray(*digit_clients, **{"address": nodes.cluster.address, **settings})
+    with pytest.raises(BadInput, match=said):
+        list(engine.run(Count(), chains((0,)), SHARED, 1))
+
+
+def test_an_object_store_without_room_for_the_data_is_refused_with_the_room_needed(nodes, digit_clients, monkeypatch):
+    monkeypatch.setattr(joining, "ROOM", 1_000_000_000)
+    engine = Ray(*digit_clients, address=nodes.cluster.address)
+    with pytest.raises(BadInput, match=r"with models 100\d MB, but .* has 157 MB: .* --object-store-memory=100"):
+        list(engine.run(Count(), chains((0,)), SHARED, 1))
