@@ -8,17 +8,23 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import secrets
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from fedrelay.engines.pool.dispatch import cores
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, RunFailed
 from fedrelay.system.processes import undisturbed
 
 PATIENCE = 5.0
 """Seconds that whoever is at an address has to answer."""
+
+WAIT = "RAY_gcs_server_port_wait_time_s"
+"""Says how many seconds Ray waits for the head of a cluster: half a minute for its own, a quarter of an hour else."""
 
 ROOM = 64 << 20
 """Bytes that models need in an object store, beside the data."""
@@ -81,13 +87,39 @@ def join(address: str, *, talks: bool = False) -> Any:
     elif address != "auto":
         check_answers(address)
     try:
-        with undisturbed():  # also because Ray would hear SIGTERM in our place from now on
+        # Undisturbed, also because Ray would hear SIGTERM in our place from now on.
+        with undisturbed(), waiting(120 if address == "local" else 1):  # 1 is one attempt, of 40 seconds
             ray.init(address=address, log_to_driver=talks, logging_level=logging.ERROR, **settings)
     except Exception as error:  # of many kinds, even of none
         ray.shutdown()
-        raise BadInput(f"no Ray cluster at address {address!r}: {in_a_line(error)}. Expected {EXPECTED}") from error
+        raise not_joined(address, error) from error
     JOINED.add(address)
     return ray
+
+
+@contextmanager
+def waiting(seconds: int) -> Iterator[None]:
+    """Inside, Ray waits so long for the head of a cluster, unless the user has said otherwise."""
+    told = WAIT in os.environ
+    os.environ.setdefault(WAIT, str(seconds))
+    try:
+        yield
+    finally:
+        if not told:
+            del os.environ[WAIT]
+
+
+def not_joined(address: str, error: Exception) -> BadInput | RunFailed:
+    """Why there is no connection: for a cluster of our own, it is not the address that is wrong."""
+    why, said = in_a_line(error), str(error.__cause__ or error)
+    if said.startswith("Version mismatch"):  # what was expected and what was found, each in lines of its own
+        why = f"{' '.join(said.split())}. Install the same versions on all machines"
+    if address == "local":
+        return RunFailed(
+            f"Ray could not start a cluster on this machine: {why}; if the machine is busy, or short of memory, try "
+            "again later; the engine pool needs no cluster"
+        )
+    return BadInput(f"no Ray cluster could be joined by address {address!r}: {why}. Expected {EXPECTED}")
 
 
 def check_joined(joined: str, address: str) -> None:
@@ -103,17 +135,24 @@ def check_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that is none
+        why = getattr(error, "strerror", None) or error
         raise BadInput(
-            f"nobody answers at address {address!r} ({error.strerror or error}): is it the head of a Ray cluster, as "
-            "`ray status` or `ray start --head` says it, and does no firewall stand between?"
+            f"nobody answers at address {address!r:.200} ({why}): is it the head of a Ray cluster, as `ray status` or "
+            "`ray start --head` says it, and does no firewall stand between?"
         ) from error
 
 
 def in_a_line(error: BaseException) -> str:
-    """What is wrong: the last line that says something, because Ray puts a traceback above it."""
+    """What is wrong: the last line that says something, because Ray puts a traceback above it, or identifiers."""
     lines = [line.strip() for line in str(error.__cause__ or error).splitlines()]
     return next((line for line in reversed(lines) if line), type(error).__name__)[:500].rstrip(".")
+
+
+def place_of(error: BaseException) -> str:
+    """Where something went wrong, as Ray tells it in its text."""
+    found = re.search(r"pid=\d+, ip=[^,)\s]+", str(error))
+    return found.group() if found else "on an unknown machine"
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,12 @@ class ClusterWorkers:
         job, errors = one.job, self._ray.exceptions
         try:
             found = self._ray.get(ref)
-        except (errors.RayActorError, errors.ObjectLostError) as error:
-            yield from self._replace(one, joining.in_a_line(error))
+        except errors.RayError as error:
+            why = joining.in_a_line(error)
+            if isinstance(error, errors.RayTaskError) or getattr(error, "actor_init_failed", False):
+                self._dismiss([one])
+                raise cannot_load(joining.place_of(error), why) from error  # another would fail there as well
+            yield from self._replace(one, why)  # its process, its machine, or what it was sent
             return
         one.awaited = None
         self._reply = time.monotonic()
@@ -123,15 +127,11 @@ class ClusterWorkers:
         yield job, sound(reply)
 
     def _welcome(self, one: Hired, where: str, there: dict[str, str], failure: str) -> None:
-        """The first answer of a worker: it computes as we do, and can."""
+        """The first answer of a worker: it computes as we do, and can; else it goes."""
         different = machine.difference(self._here, there)
-        if different:
-            raise BadInput(f"a worker of the Ray cluster ({where}) has {different}")
-        if failure:
-            raise BadInput(
-                f"a worker of the Ray cluster ({where}) cannot load this run: {failure}; every machine needs what is "
-                "installed here"
-            )
+        if different or failure:
+            self._dismiss([one])
+            raise differs(where, different) if different else cannot_load(where, failure)
         one.where = where
         one.ready, self._unready = True, 0
 
@@ -198,3 +198,14 @@ class ClusterWorkers:
             self.workers.remove(one)
             with contextlib.suppress(self._ray.exceptions.RayError):  # it has gone
                 self._ray.kill(one.actor)
+
+
+def differs(where: str, what: str) -> BadInput:
+    return BadInput(f"a worker of the Ray cluster ({where}) has {what}")
+
+
+def cannot_load(where: str, why: str) -> BadInput:
+    return BadInput(
+        f"a worker of the Ray cluster ({where}) cannot load this run: {why}; every machine needs what is installed "
+        "here, in the same versions"
+    )
