@@ -32,7 +32,9 @@ class ClusterExecutor(Executor):
 
     def __init__(self, ray: Any, cpus: int, marker: Path) -> None:
         self._ray = ray
-        self._there = ray.remote(num_cpus=cpus, max_retries=LIVES, scheduling_strategy="SPREAD")(there)
+        # A process does one run: whatever stopped it, or changed in it, is not there for the next.
+        options = {"num_cpus": cpus, "max_retries": LIVES, "max_calls": 1, "scheduling_strategy": "SPREAD"}
+        self._there = ray.remote(**options)(there)
         self._at = (str(Path.cwd()), str(marker.absolute()), cpus)
         self._going: dict[Future[Any], Any] = {}
 
