@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rich.console import Console
 from test_pool import CHAINS, SEED, Count, Deadly, Slow, Sluggish, chains, plain, told
 
 import fedrelay as fr
-from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train, vectors
+from fedrelay import BadInput, Federation, Sgd, Task, cli, config, deployed, train, vectors
 from fedrelay.algorithms import fedseq
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Ray
@@ -36,9 +36,12 @@ from fedrelay.runs.underway import told as far
 from fedrelay.studies import on_cluster
 from fedrelay.studies.compare import compare
 from fedrelay.system import processes
-from fedrelay.types import Report, Work
+from fedrelay.types import Baton, Report, Work
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Ray has clusters of several nodes on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="Ray has clusters of several nodes on Linux only"),
+    pytest.mark.xdist_group("ray"),  # one cluster for all: two would be as slow as all other tests
+]
 SHARED = {"told": torch.zeros(2)}
 
 
@@ -102,6 +105,8 @@ def nodes(folder) -> Iterator[Nodes]:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # else they wait for all other tests
+        patch.setenv("RAY_worker_register_timeout_seconds", str(int(PATIENCE)))
+        patch.setenv(joining.WAIT, str(int(PATIENCE)))
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))  # Count is to be found
         from ray.cluster_utils import Cluster
 
@@ -159,6 +164,29 @@ def test_the_model_is_the_same_to_the_bit_as_inline(engine, inline):
     expected = fingerprints(inline)
     assert expected[0] != expected[1]
     assert fingerprints(engine) == expected
+
+
+@dataclass(frozen=True)
+class Located(Work):
+    """Tells in which file the data set is mapped."""
+
+    def __call__(self, baton, visit):
+        there = visit.client.examples.x.data_ptr()
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            bounds, *_, name = line.split(maxsplit=5)
+            start, end = (int(bound, 16) for bound in bounds.split("-"))
+            if start <= there < end:
+                break
+        return Baton(baton.params + 1, 1.0), {"mapped": name}, Report(visit.client.id, 1)
+
+
+def test_workers_look_at_the_data_in_the_object_store_of_their_machine(engine):
+    engine.remember(0, {})
+    list(engine.run(Located(), chains((0,), (1,), (2,), (3,)), SHARED, 1))
+    engine.commit(1)
+    files = [memory["mapped"] for memory in engine.memories()[1].values()]
+    assert len(files) == 4
+    assert all("plasma" in file for file in files), files
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_chains_are_run_again(engine, inline, tmp_path, caplog):
@@ -219,8 +247,13 @@ def test_what_was_kept_and_told_elsewhere_is_in_the_folder_of_the_run(engine, tm
 
 
 def wait_for(*paths: Path) -> None:
-    until = time.monotonic() + PATIENCE
-    while not all(path.exists() for path in paths) and time.monotonic() < until:
+    wait_until(lambda: all(path.exists() for path in paths))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.05)
 
 
@@ -253,12 +286,31 @@ def test_a_machine_that_is_killed_in_the_middle_of_a_round_is_done_without(nodes
     assert "another takes its place and runs its chains again" in caplog.text
 
 
-def test_a_machine_that_computes_otherwise_is_refused_when_a_worker_is_hired(nodes, engine):
+def test_a_machine_that_computes_otherwise_is_refused_when_a_worker_is_hired(nodes, digit_clients, engine, monkeypatch):
+    engine.close()  # its workers hold the CPUs
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")  # here and not there, as it was not set when nodes were started
+    with (
+        Ray(*digit_clients, SEED, address=nodes.cluster.address, workers=1) as other,
+        pytest.raises(
+            BadInput, match=r"pid \d+ on .* has MKL_CBWR not set instead of COMPATIBLE: results would depend"
+        ),
+    ):
+        list(other.run(Count(), chains((0,)), SHARED, 1))
+    assert other._workers is None
+
+
+def test_a_machine_with_another_fedrelay_is_refused_and_named(nodes, digit_clients, tmp_path):
     nodes.kill_second()
-    nodes.second = nodes.add(env_vars={"ATEN_CPU_CAPABILITY": "default"})
-    with pytest.raises(BadInput, match=r"processor DEFAULT instead of .* MKL_CBWR=AVX2 in the environment"):
-        list(engine.run(Sluggish(), chains(*[(client,) for client in range(12)] * 40), SHARED, 1))
-    engine.close()
+    (tmp_path / "fedrelay").mkdir()
+    (tmp_path / "fedrelay" / "__init__.py").touch()
+    nodes.second = nodes.add(env_vars={"PYTHONPATH": str(tmp_path)})
+    with (
+        Ray(*digit_clients, SEED, address=nodes.cluster.address) as other,
+        pytest.raises(
+            BadInput, match=r"pid=\d+, ip=.* cannot load this run: .*No module named 'fedrelay.engines'; every"
+        ),
+    ):
+        list(other.run(Sluggish(), chains(*[(client,) for client in range(12)] * 40), SHARED, 1))
     nodes.kill_second()
 
 
@@ -339,23 +391,50 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path):
     assert "no is another folder, or none, on the machine" in str(raised)
 
 
-def test_the_command_has_a_cluster_of_its_own_which_ends_with_it(folder, tmp_path):
+def test_a_run_on_a_cluster_of_its_own_that_is_stopped_goes_on_inline_to_the_same_bits(folder, tmp_path, capsys):
+    """And nothing is left behind: no process, and no token for others to read."""
     needed("ray")
-    (tmp_path / "one.toml").write_text(FILE + 'engine = { name = "ray" }')
-    home = tmp_path / "home"
-    home.mkdir()
+    (tmp_path / "one.toml").write_text(FILE)
+    (home := tmp_path / "home").mkdir()
+    for _ in range(ATTEMPTS):
+        process = begun(tmp_path, {"RAY_TMPDIR": str(folder), "HOME": str(home), "FEDRELAY_CORES": "1"})
+        while process.poll() is None and lines(tmp_path / "out" / "rounds.jsonl") < 2:
+            time.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal would: its whole group hears it
+        _, said = process.communicate(timeout=PATIENCE)
+        if "timed out during startup" not in said:  # Ray gives itself half a minute, whatever else the machine does
+            break
+    assert process.returncode == 130, said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    wait_until(lambda: not started_with(f"HOME={home}"))
+    assert list(home.iterdir()) == []
+    rounds = lines(tmp_path / "out" / "rounds.jsonl") + 2
+    command = ["run", str(tmp_path / "one.toml"), "--out", str(tmp_path / "out"), "--resume", "--json"]
+    assert cli.main([*command, "--set", "engine.name=inline", "--set", f"rounds={rounds}"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["params_sha256"] == fingerprint({**tomllib.loads(FILE), "rounds": rounds}, tmp_path / "inline")
+
+
+def begun(within: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
+    """A long run on a cluster of its own, in a group of processes of its own."""
     command = [sys.executable, "-m", "fedrelay.cli", "run", "one.toml", "--out", "out"]
-    environment = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(home), "FEDRELAY_CORES": "1"}
-    environment = {key: value for key, value in environment.items() if not key.startswith("RAY_AUTH")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert found["params_sha256"] == fingerprint(tomllib.loads(FILE), tmp_path / "inline")
-    assert list(home.iterdir()) == []  # no token is left there for others to read
-    until = time.monotonic() + 20
-    while (left := started_with(f"HOME={home}")) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert left == []
+    command += ["--set", "engine.name=ray", "--set", "rounds=100000"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | settings
+    return subprocess.Popen(
+        command,
+        cwd=within,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def started_with(setting: str) -> list[str]:
