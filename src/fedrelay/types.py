@@ -531,7 +531,7 @@ class Engine(ABC):
 
     def joined(self) -> Sequence[int]:
         """How many examples every client has that has joined so far, and 0 for those that have not; empty: all are
-        there from the beginning, as in every simulation."""
+        there from the beginning, as in every simulation. Asked between runs of chains, never in one."""
         return ()
 
     def keep_in(self, underway: Underway, /) -> None:

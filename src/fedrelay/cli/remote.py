@@ -41,6 +41,10 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--own-data", action="store_true", help=text)
     text = "a table, a folder or arrays (.npz) to test on, where clients bring theirs"
     parser.add_argument("--test", type=Path, metavar="PATH", help=text)
+    text = "the same of public exemplars, sent to every client for traits that look at them (confidence)"
+    parser.add_argument("--exemplars", type=Path, metavar="PATH", help=text)
+    text = "every client holds this share of its data out of training, and the model is tested there (default: 0)"
+    parser.add_argument("--hold-out", type=float, default=0.0, metavar="SHARE", help=text)
     parser.add_argument("--plain-text", action="store_true", help="without keys, although others can listen in")
     _add_patience(parser)
     text = "answer /health, /status and /metrics (Prometheus) on this port of 127.0.0.1 (0: any that is free)"
@@ -163,6 +167,8 @@ def run_serve(options: argparse.Namespace) -> int:
         config.read(options.file, options.set),
         own_data=options.own_data,
         test=options.test,
+        exemplars=options.exemplars,
+        hold_out=options.hold_out,
         out=options.out,
         resume=options.resume,
         data_dir=options.data_dir,

@@ -78,6 +78,8 @@ class ClientData:
     rows: torch.Tensor
     table: Table | None = None
     """Before the data is prepared: the client's own table, of which `rows` are trained on."""
+    held_out: torch.Tensor | None = None
+    """Other rows of the same examples, which the client does not train on but test, where it has some."""
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ import torch
 
 from fedrelay import seeds
 from fedrelay.data.examples import Store
-from fedrelay.data.federation import Federation, Rows, Source
+from fedrelay.data.federation import ClientData, Federation, Rows, Source
 from fedrelay.data.heterogeneity import Floats, label_mixes
 from fedrelay.data.partitions.apportion import Counts, cut
 from fedrelay.errors import BadInput, within
@@ -167,15 +167,31 @@ def with_validation(federation: Federation, share: float, *, seed: int = 0) -> F
     held: list[torch.Tensor] = []
     for start, size in zip(federation.starts.tolist(), federation.sizes, strict=False):
         rows = federation.order[start : start + size]
-        count = min(max(round(share * size), 1), size - 1)
-        chosen = torch.zeros(size, dtype=torch.bool)
-        chosen[torch.from_numpy(rng.permutation(size)[:count])] = True
+        chosen = _chosen(size, share, rng)
         left.append(rows[~chosen])
         held.append(rows[chosen])
     if not sum(map(len, held)):
         raise BadInput("no client has two examples, so none can be held out: there is no validation set")
     starts = torch.tensor([0, *np.cumsum([len(rows) for rows in left])])
     return replace(federation, order=torch.cat(left), starts=starts, validation_rows=torch.cat(held))
+
+
+def own_test_part(client: ClientData, share: float, *, seed: int) -> ClientData:
+    """The client without a share of its rows, which it has beside them to test on: the same ones whenever it comes."""
+    chosen = _chosen(client.size, share, seeds.rng(seed, "own test part", client.id))
+    return replace(client, rows=client.rows[~chosen], held_out=client.rows[chosen])
+
+
+def held_count(size: int, share: float) -> int:
+    """How many of so many examples are held out: at least one, and one is left, where there are two."""
+    return min(max(round(share * size), 1), size - 1)
+
+
+def _chosen(size: int, share: float, rng: np.random.Generator) -> torch.Tensor:
+    """Which of so many rows are held out."""
+    chosen = torch.zeros(size, dtype=torch.bool)
+    chosen[torch.from_numpy(rng.permutation(size)[: held_count(size, share)])] = True
+    return chosen
 
 
 def _round_down(counts: Counts, exact: Floats, stock: Rows) -> None:

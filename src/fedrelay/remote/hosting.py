@@ -14,15 +14,19 @@ from statistics import median
 from typing import Any
 
 from fedrelay import config
+from fedrelay.config import schema
 from fedrelay.config.experiment import REMOTE, Experiment
 from fedrelay.data import Federation
 from fedrelay.data.federation import Sent
+from fedrelay.data.holdout import held_count
 from fedrelay.data.own.brought import ARRAYS, agree, sent_by, standing_in
 from fedrelay.engines.remote import Patience, Remote, Wire
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, within
+from fedrelay.remote import exemplars
 from fedrelay.remote.bringing import arrays_in
+from fedrelay.remote.exemplars import with_exemplars
 from fedrelay.remote.reception import Expected, Reception
-from fedrelay.remote.works import works_of
+from fedrelay.remote.works import TEST, works_of
 from fedrelay.runs.folder import CONFIG, read_config
 from fedrelay.runs.record import Recorder
 from fedrelay.tasks import Task
@@ -67,15 +71,26 @@ class Serving:
         tables: the configuration.
         own_data: whether clients bring their own; else each takes its part of what [data] names.
         test: a table, or arrays (.npz), of the server's own to test on, where clients bring theirs.
+        exemplars: the same of public examples, which every client is sent for traits that look at them.
+        hold_out: the share of its data that every client holds out of training, and tests the model on.
     """
 
     tables: Mapping[str, Any]
     own_data: bool = False
     test: Path | None = None
+    exemplars: Path | None = None
+    hold_out: float = 0.0
     out: Path | None = None
     resume: bool = False
     data_dir: Path | None = None
     patience: Patience = Patience()
+
+    def __post_init__(self) -> None:
+        within("--hold-out", self.hold_out, least=0)
+        if self.hold_out >= 1:
+            raise BadInput(f"--hold-out must be below 1, not {self.hold_out:g}: 0.2 leaves most to train on")
+        if self.exemplars is not None and not self.own_data:
+            raise BadInput("--exemplars goes with --own-data: else exemplars = 10 under [data] takes test examples")
 
 
 class Host:
@@ -100,7 +115,13 @@ class Host:
     ) -> None:
         self.serving, self.wire, self._largest = serving, wire, largest
         self._before = config_in(serving.out) if serving.resume else {}
-        self.names = tuple(self._before.get("engine", {}).get("clients", ())) or tuple(names())
+        engine = self._before.get("engine", {})
+        self.names = tuple(engine.get("clients", ())) or tuple(names())
+        if engine and engine.get("hold_out", 0.0) != serving.hold_out:
+            raise BadInput(
+                f"--hold-out is {serving.hold_out:g}, and this run began with {engine.get('hold_out', 0.0):g}: clients "
+                "would train on what they have tested on"
+            )
         self.data = dict(config.section_of(serving.tables, "data"))
         self.engine: Remote
         self.reception = Reception(self.names, self.data, own=serving.own_data, known=known)
@@ -118,13 +139,19 @@ class Host:
             self.wire,
             task,
             seed,
-            sizes=federation.sizes,
+            sizes=self._trained(federation.sizes),
             works=works_of(algorithm),
             names=self.names,
             prepared=federation.source.prepared,
             patience=self.serving.patience,
         )
-        return self.engine, {"name": REMOTE, "clients": list(self.names)}
+        held = {"hold_out": self.serving.hold_out} if self.serving.hold_out else {}
+        return self.engine, {"name": REMOTE, "clients": list(self.names), **held}
+
+    def _trained(self, sizes: Sequence[int]) -> list[int]:
+        """How many examples every client trains on, of so many that it has."""
+        share = self.serving.hold_out
+        return [size - held_count(size, share) for size in sizes] if share else list(sizes)
 
     def open(self) -> Recorder:
         """Agree with the clients on their data if it is theirs, and let them in: the run, ready to go."""
@@ -134,12 +161,15 @@ class Host:
         if ours is None:
             ours, agreed = self._agree()
         recorder = ours.record(self.serving.out, resume=self.serving.resume)
+        if self.serving.hold_out:
+            recorder = replace(recorder, own_test=works_of(ours.algorithm)[TEST])
         self.engine.log = recorder.path / HOPS
         layout = ours.task.layout
         # By default a few models, and what a method may send beside them.
         self.wire.largest = 64 * MEGABYTE + 16 * 4 * layout.size if self._largest is None else self._largest
-        sizes = None if self.serving.own_data else ours.federation.sizes
-        self.wire.offer(offer_of(ours, recorder.path, agreed), Expected(layout.size, layout.trainable, sizes))
+        sizes = None if self.serving.own_data else self._trained(ours.federation.sizes)
+        offer = offer_of(ours, recorder.path, agreed, hold_out=self.serving.hold_out)
+        self.wire.offer(offer, Expected(layout.size, layout.trainable, sizes))
         return recorder
 
     def _agree(self) -> tuple[Experiment, Mapping[str, Any]]:
@@ -155,15 +185,21 @@ class Host:
             found = json.loads(text)
             agreed, sent = found["agreed"], Sent(*(tuple(part) for part in found["sent"]))
             self.data[AGREED] = text
-            test = self.serving.test
-            tested = arrays_in(test) if test is not None and agreed["kind"] == ARRAYS else test
-            federation = standing_in(self.names, agreed["sizes"], agreed, self.data, test=tested)
+            federation = self._standing_in(agreed, self.serving.test)
+            given = self.serving.exemplars
+            public = None if given is None else self._standing_in(agreed, given).test
+            seed = schema.convert(self.serving.tables.get("seed", 0), int, "seed")
+            source = with_exemplars(federation.source, self.data, seed, public)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, BadInput):
                 raise
             raise BadInput(f"[data].{AGREED} cannot be read ({error}): put back an intact config.toml") from None
-        federation = replace(federation, source=replace(federation.source, prepared=sent))
-        return self.build(federation), agreed
+        return self.build(replace(federation, source=replace(source, prepared=sent))), agreed
+
+    def _standing_in(self, agreed: Mapping[str, Any], test: Path | None) -> Federation:
+        """The clients as we see them, with this to test on."""
+        tested = arrays_in(test) if test is not None and agreed["kind"] == ARRAYS else test
+        return standing_in(self.names, agreed["sizes"], agreed, self.data, test=tested)
 
     def _described(self) -> dict[str, Mapping[str, Any]]:
         """What clients tell of their data, by name, once enough of them have."""
@@ -197,9 +233,13 @@ def check_fits(algorithm: Algorithm, federation: Federation, names: Sequence[str
         )
 
 
-def offer_of(experiment: Experiment, folder: Path, agreed: Mapping[str, Any]) -> dict[str, Any]:
+def offer_of(experiment: Experiment, folder: Path, agreed: Mapping[str, Any], *, hold_out: float) -> dict[str, Any]:
     """What every client is told of the run."""
     told = {key: experiment.tables[key] for key in TOLD if key in experiment.tables}
-    digest = hashlib.sha256(json.dumps([told, agreed], sort_keys=True).encode()).hexdigest()
+    public = exemplars.told(experiment.federation.source.public) if agreed else {}
+    decides = [told, agreed, hold_out, exemplars.fingerprint(public)]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     run = hashlib.sha256(f"{experiment.fingerprint} {folder.resolve()}".encode()).hexdigest()[:16]
-    return {"run": run, "digest": digest, "tables": told, "agreed": agreed, "clients": len(experiment.federation)}
+    clients = len(experiment.federation)
+    more = {"agreed": agreed, "clients": clients, "hold_out": hold_out, "exemplars": public}
+    return {"run": run, "digest": digest, "tables": told, **more}

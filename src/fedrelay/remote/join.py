@@ -136,7 +136,7 @@ class Membership:
     def _ready(self, message: Mapping[str, Any]) -> None:
         facts = self._participant.prepare(self._welcome, message)
         self._connection.ready(message["digest"], facts)
-        self._tell(f"takes part as {self._welcome['name']}, with {facts['size']} examples")
+        self._tell(f"takes part as {self._welcome['name']}, with {facts['size']} examples{self._participant.beside}")
 
     def _visit(self, message: Mapping[str, Any]) -> None:
         request = Request.of(message)

@@ -15,12 +15,14 @@ import numpy as np
 from fedrelay import config
 from fedrelay.config.experiment import Experiment
 from fedrelay.data import Federation
+from fedrelay.data.holdout import own_test_part
 from fedrelay.data.own.brought import Brought
 from fedrelay.engines.remote.messages import Failed, Request
 from fedrelay.engines.remote.trees import Malformed
 from fedrelay.engines.remote.visitor import MemoryFolder, Visitor
 from fedrelay.errors import BadInput, say_once
 from fedrelay.remote.bringing import Bringing
+from fedrelay.remote.exemplars import received
 from fedrelay.remote.policy import Policy, SentLog
 from fedrelay.remote.reception import EXPERIMENT, need
 from fedrelay.remote.works import works_of
@@ -28,7 +30,15 @@ from fedrelay.system import files
 from fedrelay.types import Tree
 
 WELCOME = {"number": int, "name": str, "data": dict, "own": bool}
-PREPARED = {"run": str, "digest": str, "tables": dict, "agreed": dict, "clients": int}
+PREPARED: Mapping[str, type | tuple[type, ...]] = {
+    "run": str,
+    "digest": str,
+    "tables": dict,
+    "agreed": dict,
+    "clients": int,
+    "exemplars": dict,
+    "hold_out": (int, float),
+}
 RUN = re.compile(r"[0-9a-f]{16}")
 
 
@@ -89,11 +99,20 @@ class Participant:
             data = experiment.federation.client(number)
         else:
             source = self._brought.prepared(prepared["agreed"])
+            source = replace(source, public=received(prepared["exemplars"], source.train))
             federation = Federation.of(source, [np.arange(len(source.train))])
             experiment = config.build(tables, self._has.data_dir, federation=federation)
             data = federation.client(0)
         works, seed = works_of(experiment.algorithm), int(experiment.tables["seed"])
-        return Visitor(replace(data, id=number), experiment.task, seed, works, MemoryFolder(home))
+        data, share = replace(data, id=number), float(prepared["hold_out"])
+        data = own_test_part(data, share, seed=seed) if share else data
+        return Visitor(data, experiment.task, seed, works, MemoryFolder(home))
+
+    @property
+    def beside(self) -> str:
+        """What it has beside the examples that it trains on, in words."""
+        held = None if self.visitor is None else self.visitor.data.held_out
+        return "" if held is None else f" to train on and {len(held)} to test on"
 
     def visit(self, request: Request) -> bytes:
         """Make a visit: the answer, as it is sent. What cannot be noted in the log does not leave."""

@@ -20,6 +20,7 @@ from fedrelay.errors import BadInput
 from fedrelay.plans.sampling.target import Census
 from fedrelay.system import files
 from fedrelay.types import Trait, Tree, Work
+from fedrelay.visits.own_test import OwnTest
 from fedrelay.visits.traits import TRAITS
 
 CENSUS = "census"
@@ -34,12 +35,14 @@ class Policy:
         traits: what it tells of its data so that clients can be grouped or drawn by it; `census` counts its classes.
         rounds: at most so many rounds of a run.
         statistics: whether it tells statistics of the columns of its table.
+        tests: whether it tells what the model is worth on the share of its data that it holds out.
     """
 
     methods: tuple[str, ...] | None = None
     traits: tuple[str, ...] | None = None
     rounds: int | None = None
     statistics: bool = True
+    tests: bool = True
 
     @classmethod
     def read(cls, path: Path) -> Policy:
@@ -67,6 +70,8 @@ class Policy:
         """Why a visit is refused; None if it is not."""
         if self.rounds is not None and request.round > self.rounds:
             return f"its policy allows {self.rounds} rounds"
+        if isinstance(work, OwnTest) and not self.tests:
+            return "its policy does not allow it to tell what the model is worth on its data"
         name = CENSUS if isinstance(work, Census) else next((k for k, kind in TRAITS.items() if type(work) is kind), "")
         if isinstance(work, Trait | Census) and self.traits is not None and name not in self.traits:
             return f"its policy does not allow the trait {name or type(work).__name__} to be told"

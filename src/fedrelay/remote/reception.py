@@ -17,7 +17,7 @@ from fedrelay.errors import BadInput
 
 LOG = logging.getLogger("fedrelay")
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever messages change: both sides must have the same."""
 
 

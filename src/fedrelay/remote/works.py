@@ -7,13 +7,16 @@ from dataclasses import fields, is_dataclass
 
 from fedrelay.plans.sampling.target import Census
 from fedrelay.types import Algorithm, Work
+from fedrelay.visits.own_test import own_test_of
 
-UPDATE = "update"
+UPDATE, TEST = "update", "test"
 
 
 def works_of(algorithm: Algorithm) -> dict[str, Work]:
-    """All that clients can be asked to do by this method: its update, and the works in its plan by their place."""
-    return {UPDATE: algorithm.update, "census": Census(), **dict(_inside(algorithm.plan, "plan"))}
+    """All that clients can be asked to do by this method: its update, a test of the model on what they have held out,
+    and the works in its plan by their place."""
+    always = {UPDATE: algorithm.update, TEST: own_test_of(algorithm.update), "census": Census()}
+    return {**always, **dict(_inside(algorithm.plan, "plan"))}
 
 
 def _inside(part: object, place: str) -> Iterator[tuple[str, Work]]:

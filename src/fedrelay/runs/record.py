@@ -44,14 +44,15 @@ from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import RoundLog, Summary
 from fedrelay.runs.loop import deployed, start, train
 from fedrelay.runs.output import write_model
-from fedrelay.runs.results import error_of, spread_of, write_results
+from fedrelay.runs.own_tests import OwnTests, means_of, spread_over
+from fedrelay.runs.results import Clients, error_of, read_clients, spread_of, write_results
 from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprint, logs_of
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.runs.testing import figures_of, over_clients
 from fedrelay.runs.threat import told
 from fedrelay.runs.underway import FOLDER, SECONDS, UnderwayFiles
 from fedrelay.tasks import Workspaces
-from fedrelay.types import Algorithm, Engine, State
+from fedrelay.types import Algorithm, Engine, State, Work
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class Recorder:
     federation: Federation | None = None
     """Whose clients the result is judged for, where that is wanted; it also tells the names of classes, and the test
     parts of clients that have models of their own."""
+    own_test: Work | None = None
+    """Asks clients to test the model on examples of their own that they do not train on, where they have some: their
+    spread is recorded, and without a test set their mean is the test."""
     _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -163,6 +167,7 @@ class Recorder:
             test=self.test,
             federation=self.federation,
             each_client=self.evaluate.on == "test",  # a run that settings are chosen by never sees a test example
+            told=self._told_at_the_end(state),
         )
         task = self.engine.task
         summary = summarise(
@@ -177,7 +182,7 @@ class Recorder:
             summary,
             clients=spread_of(clients),
             calibration_error=error_of(quality),
-            tested=predictor.tests if self.test else "",
+            tested=predictor.tests + ("" if self.test else HELD_OUT) if self.test or clients else "",
         )
         write_summary(self.path / SUMMARY, summary)
 
@@ -270,7 +275,8 @@ class Recorder:
             log = replace(log, metrics={})
         elif self._some is not self.test:
             log = replace(log, metrics=self._metrics(state))
-        return log if self._every_client(log.round) else replace(log, over_clients={})
+        kept = self._every_client(log.round) or (self.own_test is not None and log.round % self.evaluate.every == 0)
+        return log if kept else replace(log, over_clients={})
 
     @cached_property
     def _some(self) -> Store | None:
@@ -285,7 +291,24 @@ class Recorder:
         assert state.log is not None
         seen = None if self.classes is None else int(self.classes[list(state.participants)].any(axis=0).sum())
         own = self._over_clients(state) if self._every_client(state.round) else {}
-        return replace(state.log, classes=seen, metrics=self._metrics(state), over_clients=own)
+        metrics, told = self._metrics(state), self._told(state)
+        if told is not None:
+            metrics, own = metrics or finite(means_of(told)), own | finite(spread_over(told))
+        return replace(state.log, classes=seen, metrics=metrics, over_clients=own)
+
+    def _told(self, state: State) -> Clients | None:
+        """What clients tell of the model on examples of their own, if this is a round that is tested."""
+        if self.own_test is None or not (state.round == self.rounds or state.round % self.evaluate.every == 0):
+            return None
+        predictor = deployed(state, self.algorithm, self.engine)
+        self._noted["told"] = state.round, OwnTests(self.own_test, self.engine)(predictor, state)
+        found: Clients | None = self._noted["told"][1]
+        return found
+
+    def _told_at_the_end(self, state: State) -> Clients | None:
+        """The same of the last round; who has gone meanwhile has told it before."""
+        round, found = self._noted.get("told", (0, None))
+        return found if self.own_test is None or round == state.round else read_clients(self.path)
 
     def _metrics(self, state: State) -> dict[str, float | None]:
         """The test of this round, if it is one that is tested."""
@@ -317,6 +340,9 @@ class Recorder:
             return
         keep(path, tomli_w.dumps({**read_config(path), "engine": dict(settings)}))
         self._noted["engine"] = settings
+
+
+HELD_OUT = ", on what clients have held out of training"
 
 
 def finite(figures: Mapping[str, float]) -> dict[str, float | None]:

@@ -130,9 +130,11 @@ def write_results(
     test: Store | None = None,
     federation: Federation | None = None,
     each_client: bool = True,
+    told: Clients | None = None,
 ) -> tuple[Clients | None, Quality | None]:
-    """Judge what a run has made, and write what came of it: for clients that have test parts, and for classes."""
-    clients = judge_clients(predictor, federation, workspaces) if each_client else None
+    """Judge what a run has made, and write what came of it: for clients that have test parts, or have `told` it
+    themselves, and for classes."""
+    clients = told or (judge_clients(predictor, federation, workspaces) if each_client else None)
     quality = judge_classes(predictor, test, workspaces, () if federation is None else federation.source.class_names)
     if clients is not None:
         write_clients(folder, clients)

@@ -63,16 +63,16 @@ def over_clients(
     held |= {} if parts is None else {"test": own_test_parts(parts)}
     found: dict[str, float] = {}
     for what, mine in held.items():
-        figures = list(by_client(predictor, mine, workspaces))
+        figures = [(part.size, each) for part, each in by_client(predictor, mine, workspaces)]
         for name in dict.fromkeys(("loss", workspaces.task.headline.name)):
             found |= {f"{what}_{key}": value for key, value in mean_and_deviation(figures, name).items()}
     return found
 
 
-def mean_and_deviation(figures: Sequence[tuple[ClientData, Mapping[str, float]]], name: str) -> dict[str, float]:
+def mean_and_deviation(figures: Sequence[tuple[int, Mapping[str, float]]], name: str) -> dict[str, float]:
     """The mean of this figure by the examples of clients, and its standard deviation, which counts every client once.
     A metric that a client's examples do not have (AUROC, if all are of one class) is not counted, a loss always is."""
-    known = [(part.size, each[name]) for part, each in figures if name == "loss" or not math.isnan(each[name])]
+    known = [(size, each[name]) for size, each in figures if name == "loss" or not math.isnan(each[name])]
     if not known:
         return {}
     sizes, values = np.array(known, dtype=np.float64).T
