@@ -30,6 +30,11 @@ def done(folder, **changes):
     return load(folder)
 
 
+def mean_of(run, name):
+    """Over the last five tests, of which there are three."""
+    return pytest.approx(sum(log.metrics[name] for log in run.rounds) / 3)
+
+
 def attack(name="labels", **settings):
     return {"name": name, "who": WHO, **settings}
 
@@ -49,6 +54,8 @@ def test_the_attackers_are_in_a_file_and_in_every_line(tmp_path, honest):
         assert len({hit.chain for hit in log.attacked}) == 1
         assert all(0 <= hit.hop < 4 for hit in log.attacked)
         assert 0 <= log.metrics["attacked_accuracy"] <= 1
+    assert run.summary.attacked == {"visits": 6, "attacked_accuracy": mean_of(run, "attacked_accuracy")}
+    assert honest.summary.attacked == {}
     assert "attackers.json" not in [path.name for path in honest.folder.iterdir()]
     assert "attacked" not in (honest.folder / "rounds.jsonl").read_text()
 

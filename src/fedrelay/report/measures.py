@@ -245,6 +245,16 @@ def mean_loss(run: Run) -> float | None:
     return run.summary.mean_loss if run.summary else None
 
 
+def attacked(runs: Sequence[Run]) -> list[str]:
+    """What tells whether attacks work, where somebody attacks."""
+    names = dict.fromkeys(name for run in runs if run.summary for name in run.summary.attacked)
+    return [name for name in names if name != "visits"]
+
+
+def told_of_attack(run: Run, name: str) -> float | None:
+    return run.summary.attacked.get(name) if run.summary else None
+
+
 def final_loss(run: Run) -> float | None:
     return next((log.loss for log in reversed(run.rounds) if log.loss is not None), None)
 

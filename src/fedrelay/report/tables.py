@@ -70,6 +70,7 @@ def reached(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
     if by != LOSS and any(measures.mean_loss(run) is not None for run in runs):
         loss = f"{measures.judged_on(runs)} loss"
         found.append(column(loss, "mean of last", measures.mean_loss, measures.plain, 1))
+    found += among_attackers(runs)
     costs: list[tuple[str, Callable[..., float | None], Callable[..., str]]] = [
         ("Rounds to", measures.rounds_to, measures.count),
         ("Traffic to", measures.traffic_to, measures.size),
@@ -82,6 +83,19 @@ def reached(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
         found += [column(group, measures.share_text(share), partial(of, share=share), text, 1) for share in steps]
         if of is measures.rounds_to:
             found += speed_ups(runs, against)
+    return found
+
+
+def among_attackers(runs: Sequence[Run]) -> list[Column]:
+    """What attacks did, as means of the same tests as the accuracy; nobody leads, for attacks differ."""
+    names = measures.attacked(runs)
+    found = []
+    for name in names:
+        cells = tuple(measures.percent(measures.told_of_attack(run, name)) for run in runs)
+        found.append(Column("Among attackers", measures.words(name), cells))
+    visits = [measures.told_of_attack(run, "visits") for run in runs]
+    if any(value is not None for value in visits):
+        found.append(Column("Among attackers", "their visits", tuple(map(measures.count, visits))))
     return found
 
 

@@ -165,3 +165,6 @@ class Summary:
     """What defences inside chains did, over all rounds."""
     over_clients: Mapping[str, float | None] = field(default_factory=dict)
     """After the last round: loss and headline on all clients' own examples, and their deviations over clients."""
+    attacked: Mapping[str, float | None] = field(default_factory=dict)
+    """Among attackers: their `visits` in the whole run, and what tells whether the attack works, as the mean of the
+    same tests as `mean`. Empty where everybody is honest."""

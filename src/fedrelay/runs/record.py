@@ -183,6 +183,7 @@ class Recorder:
             clients=spread_of(clients),
             calibration_error=error_of(quality),
             tested=predictor.tests + ("" if self.test else HELD_OUT) if self.test or clients else "",
+            attacked=self._attacked(logs),
         )
         write_summary(self.path / SUMMARY, summary)
 
@@ -254,6 +255,14 @@ class Recorder:
             if {**found, "rounds": 0} != {**tables, "rounds": 0}:
                 raise BadInput(f"{self.path.resolve()} holds a run of another configuration: choose another folder")
         keep(path, tomli_w.dumps(tables))
+
+    def _attacked(self, logs: Sequence[RoundLog]) -> dict[str, float | None]:
+        """How often attackers were visited, and what came of it; nothing where everybody is honest."""
+        if self.algorithm.threat is None:
+            return {}
+        figures = self.algorithm.threat.fitted(self.engine.task).watched(self.test)
+        visits = {"visits": float(sum(len(log.attacked) for log in logs))}
+        return visits | {name: self.evaluate.mean(logs, name) for name in figures}
 
     def _note_attackers(self, state: State) -> None:
         """Who attacks in the whole run, for whoever looks into the folder."""

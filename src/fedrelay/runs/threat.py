@@ -91,12 +91,13 @@ class Threat:
         """The merge, with what chains agree on before it."""
         return colluding(merge, self.how) if isinstance(self.how, Collusion) else merge
 
+    def watched(self, test: Store | None) -> Mapping[str, Store]:
+        """What tells whether the attack works: by the name of a figure, the examples whose accuracy it is."""
+        return self.how.watched(test) if isinstance(self.how, Attack) and test else {}
+
     def figures(self, predictor: Predictor, test: Store, workspaces: Workspaces) -> dict[str, float]:
         """What tells whether the attack works, on these examples."""
-        if not isinstance(self.how, Attack):
-            return {}
-        watched = self.how.watched(test)
-        return {name: accuracy(predictor, examples, workspaces) for name, examples in watched.items()}
+        return {name: accuracy(predictor, some, workspaces) for name, some in self.watched(test).items()}
 
 
 def threatened(algorithm: Algorithm, how: Attack | Collusion, when: When = When()) -> Algorithm:

@@ -108,7 +108,13 @@ class Bases:
         return f"{cell} ({times(self.speed_up(row, share))})"
 
 
-def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached], bases: Bases = Bases()) -> list[str]:
+def cells_of(
+    row: Row,
+    shares: Sequence[str],
+    reached: Sequence[Reached],
+    bases: Bases = Bases(),
+    attacked: Sequence[str] = (),
+) -> list[str]:
     """One line of the table."""
     one_digit, figure = "{:.1f}".format, headline(row.summaries).text
     groups = row.over_seeds(lambda summary: summary.parallelism, "{:.4g}".format)
@@ -116,6 +122,7 @@ def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached], bases:
     return [
         row.name,
         row.over_seeds(lambda summary: summary.mean, figure) if row.summaries else "failed",
+        *(row.over_seeds(partial(told_of_attack, name), Headline().text) for name in attacked),
         row.over_seeds(lambda summary: summary.best, figure),
         row.over_seeds(lambda summary: summary.mean_loss, "{:.3f}".format),
         *(
@@ -130,6 +137,16 @@ def cells_of(row: Row, shares: Sequence[str], reached: Sequence[Reached], bases:
         groups if ratio is None else f"{groups} ({times(ratio)})",
         row.over_seeds(lambda summary: summary.seconds, one_digit),
     ]
+
+
+def told_of_attack(name: str, summary: Summary) -> float | None:
+    return summary.attacked.get(name)
+
+
+def attacked_of(rows: Sequence[Row]) -> list[str]:
+    """What tells whether attacks work, where somebody attacks."""
+    names = dict.fromkeys(name for row in rows for summary in row.summaries for name in summary.attacked)
+    return [name for name in names if name != "visits"]
 
 
 def headline(summaries: Sequence[Summary]) -> Headline:
@@ -154,7 +171,21 @@ def headings(rows: Sequence[Row]) -> tuple[list[str], list[str], list[Reached]]:
     words = [f"{one.words} {float(share):.0%}" for one in reached for share in shares]
     names = dict.fromkeys(summary.metric for row in rows for summary in row.summaries) or ["accuracy"]
     figure = " or ".join(map(in_words, names))
-    columns = ["run", figure, "best", "loss", *words, "messages", "MB", "jump", "classes a round", "groups", "seconds"]
+    attacked = map(in_words, attacked_of(rows))
+    columns = [
+        "run",
+        figure,
+        *attacked,
+        "best",
+        "loss",
+        *words,
+        "messages",
+        "MB",
+        "jump",
+        "classes a round",
+        "groups",
+        "seconds",
+    ]
     return columns, shares, reached
 
 
@@ -167,7 +198,7 @@ def table(rows: Sequence[Row]) -> Table:
     for number in shown:
         result.add_column(columns[number], justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        cells = cells_of(row, shares, reached)
+        cells = cells_of(row, shares, reached, attacked=attacked_of(rows))
         result.add_row(*(Text(cells[number]) for number in shown))
     return result
 
@@ -176,7 +207,7 @@ def markdown(rows: Sequence[Row], title: str, remarks: Sequence[str] = (), again
     """For documents."""
     columns, shares, reached = headings(rows)
     bases = Bases.of(rows, against)
-    text = markdown_table(columns, [cells_of(row, shares, reached, bases) for row in rows], words=1)
+    text = markdown_table(columns, [cells_of(row, shares, reached, bases, attacked_of(rows)) for row in rows], words=1)
     said = [*measured_against(bases, shares), *remarks]
     said += [f"{row.name} failed: {reason}" for row in rows for reason in row.failed]
     parts = [f"# {title}\n\n{text}\n", "".join(f"- {line}\n" for line in said), estimated(rows, shares)]
