@@ -1,4 +1,4 @@
-"""Label flipping: an attacker swaps classes in pairs, both ways (FedSeq journal 2024, Section VI-A)."""
+"""Label flipping: an attacker swaps classes in pairs, both ways (FedSeq journal 2024, Section V-A)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ATTACKED_ACCURACY = "attacked_accuracy"
 
 @dataclass(frozen=True)
 class Labels(Attack):
-    """Swaps classes in pairs, both ways: an attacker learns each as the other (FedSeq journal 2024, Section VI-A).
+    """Swaps classes in pairs, both ways: an attacker learns each as the other (FedSeq journal 2024, Section V-A).
 
     Args:
         classes: sets of classes that are swapped among themselves, such as [[0, 2], [3, 5]], or a name: "mirrored"
