@@ -102,6 +102,14 @@ def test_one_honest_chain_has_no_spread_to_hide_in():
         torch.testing.assert_close((told(two, collusion, 2)[-1].baton.params - START)[:2], HONEST[0])
 
 
+def test_what_a_merge_says_of_models_it_says_of_those_that_it_was_sent():
+    class Told(Mean):
+        def tells(self, state, outcomes, /):
+            return {"last": float(outcomes[-1].baton.params[0])}
+
+    assert Colluding(Told(), Ipm(epsilon=1.0)).tells(state(), among()) == {"last": 7.0}
+
+
 def test_models_that_are_merged_now_and_then_are_lied_about_when_they_are():
     merge = colluding(Every(Mean(), 3), Ipm())
     assert merge == Every(Colluding(Mean(), Ipm()), 3)

@@ -6,7 +6,7 @@ A lie is a way from the model that all started from, so it needs peers: inside a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
@@ -129,6 +129,9 @@ class Colluding(Merge):
 
     def __call__(self, state: State, outcomes: Sequence[Outcome], /) -> State:
         return self.merge(state, told(outcomes, self.collusion, state.trainable))
+
+    def tells(self, state: State, outcomes: Sequence[Outcome], /) -> Mapping[str, float]:
+        return self.merge.tells(state, told(outcomes, self.collusion, state.trainable))
 
 
 def colluding(merge: Merge, collusion: Collusion) -> Merge:

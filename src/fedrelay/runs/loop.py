@@ -145,7 +145,7 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     sent = costs.exchanged(exchanges, model, home)
     log = replace(
         log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home) + sent),
-        defence={**told_of_defences(outcomes), **merge.tells(known, ready)},
+        defence={**told_of_defences(outcomes), **merging.tells(known, ready)},
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
         groups=planned.groups,
         sampling=dict(planned.sampling),
