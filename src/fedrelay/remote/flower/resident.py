@@ -136,7 +136,8 @@ class Resident:
     def serve(self) -> None:
         key = secrets.token_bytes(32)
         with Listener(("127.0.0.1", 0), backlog=4, authkey=key) as listener:
-            told = {"port": listener.address[1], "key": key.hex(), "node": self._node.text, "parent": self._parent}
+            told = {"port": listener.address[1], "key": key.hex(), "node": self._node.text}
+            told |= {"parent": self._parent, "pid": os.getpid()}
             files.write(self._path, json.dumps(told).encode(), mode=files.PRIVATE)
             threading.Thread(target=self._watch, name="fedrelay-watch", daemon=True).start()
             while True:
