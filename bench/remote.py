@@ -6,6 +6,7 @@ with the same certificates that carries one byte, and as many as a hop, there an
 
     python bench/remote.py --rounds 20 --page docs/deploy.md
     python bench/remote.py --rounds 10 --delay 40      # as at a distance of 40 ms there and back (Linux)
+    python bench/remote.py --flower                    # also over Flower, beside an empty Flower app (minutes)
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import distance
+from flower_hops import flower_hops
 from stream import echoes, own_code
 
 from fedrelay.studies.markdown import markdown_table
@@ -31,6 +33,8 @@ from fedrelay.studies.marks import filled
 INSIDE = "FEDRELAY_AT_A_DISTANCE"
 """Set where the network is our own."""
 CLIENTS = tuple(f"site{number}" for number in range(8))
+FLOWER_ROUNDS = 5
+"""Rounds of two hops each over Flower, some seconds a hop."""
 FILE = """
 rounds = ROUNDS
 seed = 1
@@ -57,12 +61,15 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--delay", type=float, default=0.0, help="milliseconds there and back; 0: loopback")
+    options.add_argument("--flower", action="store_true", help="also over Flower, beside an empty Flower app")
     options.add_argument("--page", type=Path, help="the document that gets the table")
     asked = options.parse_args()
     if asked.delay and INSIDE not in os.environ:  # a network of our own, in which nobody else is delayed
         os.execvpe("unshare", ["unshare", "-Urn", sys.executable, *sys.argv], os.environ | {INSIDE: "1"})
     with tempfile.TemporaryDirectory(prefix="fedrelay-hops-") as name, line(asked.delay) as ends:
         table = measured(Path(name), asked.rounds, ends)
+        if asked.flower:
+            table += "\n\n" + over_flower(Path(name))
     print(table)
     if asked.page is not None:
         place = f"hops at {asked.delay:g} ms" if asked.delay else "hops"
@@ -108,6 +115,19 @@ def measured(folder: Path, rounds: int, ends: Ends) -> str:
     about = (
         f"{len(hops)} hops of {size / 1e6:.2f} MB there and as much back, {len(CLIENTS)} clients in two chains, on "
         f"{os.cpu_count()} cores with a load of {before:.1f} before the run."
+    )
+    return markdown_table(["", "median, ms", "from, to"], rows) + "\n\n" + about
+
+
+def over_flower(folder: Path) -> str:
+    """What hops take over Flower, ours and those of an empty app, as a table."""
+    before = os.getloadavg()[0]
+    ours, empty = flower_hops(folder, FILE.replace("ROUNDS", str(1 + FLOWER_ROUNDS)), FLOWER_ROUNDS)
+    found = {"**a hop over Flower, beside training**": ours, "a hop of an empty Flower app": empty}
+    rows = [[text, f"{1e3 * median(values):.0f}", spread(values)] for text, values in found.items()]
+    about = (
+        f"{len(ours)} hops of ours, {len(empty)} of the empty app, half of them before and half after, two SuperNodes, "
+        f"a load of {before:.1f} before the run. Ours take {median(ours) / median(empty):.2f} times as long."
     )
     return markdown_table(["", "median, ms", "from, to"], rows) + "\n\n" + about
 

@@ -1,0 +1,39 @@
+"""An empty Flower app: one array goes to a node and back, again and again, to one node after the other."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+
+def answer(message: Message, context: Context) -> Message:
+    return Message(message.content, reply_to=message)
+
+
+def relay(grid: Grid, context: Context) -> None:
+    """What every hop takes, in seconds, into a file."""
+    settings, nodes, took = context.run_config, sorted(grid.get_node_ids()), []
+    content = RecordDict({"arrays": ArrayRecord({"model": Array(np.zeros(int(settings["numbers"]), np.float32))})})
+    for hop in range(int(settings["hops"])):
+        began = time.perf_counter()
+        node = nodes[hop % len(nodes)]
+        asked = list(grid.push_messages([Message(content, dst_node_id=node, message_type=MessageType.TRAIN)]))
+        while not (replies := list(grid.pull_messages(asked))):
+            time.sleep(0.1)
+        took.append(time.perf_counter() - began)
+        content = replies[0].content
+    part = Path(str(settings["out"])).with_suffix(".part")
+    part.write_text(json.dumps(took), encoding="utf-8")
+    part.rename(str(settings["out"]))
+
+
+client = ClientApp()
+client.train()(answer)
+server = ServerApp()
+server.main()(relay)
