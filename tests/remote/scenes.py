@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,12 @@ def written(folder: Path, method: str, settings: str = "", *, rounds: int = 3, c
     path = folder / "experiment.toml"
     path.write_text(text.replace("ROUNDS", str(rounds)).replace("CHECKPOINT", str(checkpoint)), encoding="utf-8")
     return path
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def simulated(path: Path) -> str:

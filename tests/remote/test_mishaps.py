@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ import numpy as np
 from needs import needed, posix
 from patients import patients
 from proxy import CuttingProxy
-from scenes import NAMES, joined, served, simulated, summary_of, until_round, written
+from scenes import NAMES, free_port, joined, served, simulated, summary_of, until_round, written
 
 from fedrelay.cli.main import main
 
@@ -52,11 +51,6 @@ def trusting() -> None:
         return keys._certificate(path)
 
     keys.check_valid = first
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def test_a_wrong_address_is_told_in_words_and_tried_again(site):
