@@ -534,6 +534,10 @@ class Engine(ABC):
         there from the beginning, as in every simulation. Asked between runs of chains, never in one."""
         return ()
 
+    def measured(self) -> Tree:
+        """What real messages since the last time took, as the line of a round has it: nothing in a simulation."""
+        return {}
+
     def keep_in(self, underway: Underway, /) -> None:
         """Keep here what is done of a round that is not finished; an engine that does not begins such rounds anew."""
 

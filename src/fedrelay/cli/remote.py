@@ -153,6 +153,7 @@ def listed(text: str) -> tuple[str, ...]:
 def run_serve(options: argparse.Namespace) -> int:
     logged()
     with extra():
+        from fedrelay.remote.live import LiveTable
         from fedrelay.remote.serve import Place, Server, Serving
         from fedrelay.remote.status import StatusPage
     place = Place(
@@ -185,7 +186,7 @@ def run_serve(options: argparse.Namespace) -> int:
             status = StatusPage(options.status, server.engine)
             LOG.info("status on http://127.0.0.1:%d/status", status.port)
         try:
-            follow(recorder, ERR)
+            follow(recorder, ERR, LiveTable(server.engine))
             ended = True
         except KeyboardInterrupt:
             text = f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there"
@@ -227,10 +228,17 @@ class PlainLines(logging.Formatter):
         return shortened(super().format(record))
 
 
+class AboveTheTable(logging.Handler):
+    """Lines in a terminal, above what is drawn there live."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ERR.print(self.format(record), highlight=False, soft_wrap=True)
+
+
 def logged() -> None:
     """What happens, on the stream of errors, with time and level."""
     if not LOG.handlers:
-        handler = logging.StreamHandler()
+        handler = AboveTheTable() if ERR.is_terminal else logging.StreamHandler()
         handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
         LOG.setLevel(logging.INFO)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fedrelay.engines.remote import Remote
+from fedrelay.engines.remote.relaying import Pending
 from fedrelay.errors import BadInput
 
 HOST = "127.0.0.1"
@@ -17,7 +19,7 @@ HOST = "127.0.0.1"
 
 def status_of(engine: Remote) -> dict[str, Any]:
     """Who is there, and what the round under way has done so far."""
-    there, hops = engine.there.copy(), list(engine.hops)
+    there, hops, history, now = engine.there.copy(), list(engine.hops), engine.history, time.monotonic()
     working = {pending.client: pending for pending in list(engine.pending.values())}
     clients = [
         {
@@ -26,16 +28,33 @@ def status_of(engine: Remote) -> dict[str, Any]:
             "there": number in there,
             "late": number in engine.late,
             "at_work": number in working and working[number].asked,
+            "state": state_of(number, engine, working),
+            "last_seen": None if number not in history.seen else now - history.seen[number],
+            "visits": history.visits[number],
+            "median_seconds": history.usual(number),
         }
         for number in range(len(engine.sizes))
     ]
-    chains = [{"chain": one.chain, "hop": one.hop, "client": one.client} for one in working.values()]
+    at = {one.chain: one.hop for one in working.values()}
+    chains = [
+        {"chain": number, "hop": at.get(number, len(chain)), "clients": [engine.called(client) for client in chain]}
+        for number, chain in enumerate(engine.chains)
+    ]
     return {
         "round": engine.memory.round + 1,
         "clients": clients,
         "chains": chains,
         "hops": [vars(hop) for hop in hops[-100:]],
     }
+
+
+def state_of(client: int, engine: Remote, working: Mapping[int, Pending]) -> str:
+    """What a client is, in a word or two."""
+    if client not in engine.there:
+        return "lost" if client in engine.members else "not yet"
+    if client in engine.late:
+        return "late"
+    return "at work" if client in working and working[client].asked else "there"
 
 
 def metrics_of(engine: Remote) -> str:

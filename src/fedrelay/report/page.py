@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from fedrelay.errors import BadInput
-from fedrelay.report import draws, figures, judged, measures, over_clients, pools, recovered, tables
+from fedrelay.report import draws, figures, judged, measures, over_clients, pools, recovered, tables, wire
 from fedrelay.report.against import Against
 from fedrelay.report.headline import headline, notes, others
 from fedrelay.report.rendering import rendered
@@ -64,6 +64,7 @@ def html(
         calibration=judged.calibration(found, names),
         mistakes=judged.mistakes(found, names),
         dropped=tables.dropped(runs, names),
+        wire=wire.lines(runs),
         settings=settings,
         differing=[setting for setting in settings if setting.differs],
         fingerprints=[run.summary.params_sha256 if run.summary else None for run in runs],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -32,9 +32,10 @@ from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 MOST_DROPS = 5
 
 
-def follow(recorder: Recorder, console: Console) -> None:
-    """Run to the end, with a live display of the headline, rounds per second and time left if this is a terminal."""
-    with bars(console) as progress, warnings.catch_warnings():
+def follow(recorder: Recorder, console: Console, beside: RenderableType | None = None) -> None:
+    """Run to the end, with a live display of the headline, rounds per second and time left if this is a terminal, and
+    of what there is beside."""
+    with bars(console, beside) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", DroppedClients)  # they are named below
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
         done, headline = recorder.done(), recorder.engine.task.headline
@@ -63,7 +64,18 @@ def follow(recorder: Recorder, console: Console) -> None:
             console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def bars(console: Console) -> Progress:
+class Bars(Progress):
+    """Bars, and something below them that is drawn anew whenever they are."""
+
+    beside: RenderableType | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.beside is not None:
+            yield self.beside
+
+
+def bars(console: Console, beside: RenderableType | None = None) -> Progress:
     """Bars that show how far something is, of what unit, what there is to say of it and how long it will take."""
     columns = (
         TextColumn("{task.description:<12}", markup=False),
@@ -75,7 +87,9 @@ def bars(console: Console) -> Progress:
         TextColumn("left"),
         UnderwayColumn(),
     )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    made = Bars(*columns, console=console, disable=not console.is_terminal)
+    made.beside = beside
+    return made
 
 
 class UnderwayColumn(ProgressColumn):
@@ -102,6 +116,9 @@ class Watched(Engine):
     @property
     def names(self) -> Sequence[str]:
         return self.engine.names
+
+    def measured(self) -> Tree:
+        return self.engine.measured()
 
     def joined(self) -> Sequence[int]:
         return self.engine.joined()

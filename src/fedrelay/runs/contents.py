@@ -189,7 +189,18 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
     RoundLog: {
         **dict.fromkeys(("round", "clients", "chains", "depth", "examples", "visits", "groups"), whole),
         **dict.fromkeys(
-            ("messages", "bytes", "relayed", "describing", "sampling", "metrics", "over_clients", "pool", "defence"),
+            (
+                "messages",
+                "bytes",
+                "relayed",
+                "describing",
+                "sampling",
+                "metrics",
+                "over_clients",
+                "pool",
+                "wire",
+                "defence",
+            ),
             tree,
         ),
         **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe(number)),

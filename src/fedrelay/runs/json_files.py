@@ -158,3 +158,11 @@ def pool(value: Any, key: str) -> None:
         for row in rows
     )
     need(square and is_number(value.get("client")), f"{key} should say client and distances", value)
+
+
+def wire(value: Any, key: str) -> None:
+    """Bytes there and back, by client, and the seconds of every hop."""
+    good = isinstance(value, dict) and all(is_number(value.get(name)) for name in ("sent", "received"))
+    need(good, f"{key} should say sent and received", value)
+    numbered("client", "visits", "sent", "received")(value.get("clients"), f"{key}.clients")
+    numbered("client", "chain", "hop", "waiting", "transfer", "training")(value.get("hops"), f"{key}.hops")

@@ -74,6 +74,10 @@ class RoundLog:
     undescribed: tuple[Undescribed, ...] = ()
     joined: tuple[int, ...] = ()
     """Where not all clients were there when the run began: those that take part from this round on."""
+    wire: Mapping[str, Any] = field(default_factory=dict)
+    """Where clients are real: bytes to them (`sent`) and back (`received`), by `clients`, and the seconds of all
+    `hops`: waiting until the client could be asked, transfer, training. Tests and what describes clients are among
+    them."""
     sampling: Mapping[str, float | None] = field(default_factory=dict)
     """What there is to say of the draw."""
     simulated_seconds: float | None = None

@@ -303,7 +303,8 @@ class Recorder:
         metrics, told = self._metrics(state), self._told(state)
         if told is not None:
             metrics, own = metrics or finite(means_of(told)), own | finite(spread_over(told))
-        return replace(state.log, classes=seen, metrics=metrics, over_clients=own)
+        # The last: what tests have sent is among it.
+        return replace(state.log, classes=seen, metrics=metrics, over_clients=own, wire=self.engine.measured())
 
     def _told(self, state: State) -> Clients | None:
         """What clients tell of the model on examples of their own, if this is a round that is tested."""

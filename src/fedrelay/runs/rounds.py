@@ -30,6 +30,7 @@ from fedrelay.runs.json_files import (
     part,
     pool,
     read,
+    wire,
 )
 from fedrelay.runs.log import Dropped, Hit, RoundLog, Undescribed, nothing
 from fedrelay.system import files
@@ -87,7 +88,7 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "joined", "pool", "over_clients", "attacked", "defence"):
+    for key in ("sampling", "undescribed", "kept", "joined", "wire", "pool", "over_clients", "attacked", "defence"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -189,4 +190,5 @@ ROUND_CHECKS: dict[str, Check] = {
     "undescribed": lost("client"),
     "attacked": numbered("client", "chain", "hop"),
     "pool": pool,
+    "wire": wire,
 }

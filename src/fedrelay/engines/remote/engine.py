@@ -15,6 +15,7 @@ from pathlib import Path
 from fedrelay.data.federation import Sent
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, operator_threads
+from fedrelay.engines.remote.history import History
 from fedrelay.engines.remote.messages import Held, Hop, Totals
 from fedrelay.engines.remote.relaying import Pending, Relaying
 from fedrelay.engines.remote.wire import Came, Event, Gone, Wire
@@ -27,6 +28,8 @@ LOG = logging.getLogger("fedrelay")
 
 GLANCE = 1.0
 """Seconds between two looks at who is there."""
+SAYING = 10.0
+"""Seconds between two lines that say how far the run is."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,9 @@ class Remote(Engine):
         """The visits that are under way, by client."""
         self.hops: list[Hop] = []
         """Those of this round that are done."""
-        self.totals = Totals()
+        self.chains: Sequence[tuple[int, ...]] = ()
+        """The clients of every chain that is under way, or was last."""
+        self.totals, self.history = Totals(), History()
         self.log: Path | None = None
         """Where the hops of every round are added, one a line."""
         self._works, self._names = works, tuple(names)
@@ -125,6 +130,7 @@ class Remote(Engine):
         self._early: list[Event] = []
         """What has happened between two rounds."""
         self._asked = 0
+        self._said = -math.inf
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self.memory.discard()
@@ -132,7 +138,7 @@ class Remote(Engine):
         self._gather()
         early, self._early = self._early, []
         relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
-        self.pending = relaying.pending
+        self.pending, self.chains = relaying.pending, [chain.clients for chain in chains]
         with operator_threads(1):
             ready = relaying.begin(early)
         while True:
@@ -141,6 +147,15 @@ class Remote(Engine):
                 return
             with operator_threads(1):
                 ready = relaying.go_on()
+
+    def note(self, hop: Hop) -> None:
+        """A visit is done."""
+        self.hops.append(hop)
+        self.totals.add(hop)
+        self.history.note(hop)
+
+    def measured(self) -> Tree:
+        return self.history.taken()
 
     def joined(self) -> Sequence[int]:
         self._gather()
@@ -164,6 +179,7 @@ class Remote(Engine):
     def heard(self, events: Sequence[Event]) -> Sequence[Event]:
         """Note who is there, and since when others are not; a new connection knows nothing of what was sent before."""
         for event in events:
+            self.history.hear(event.client)
             if isinstance(event, Came | Gone):
                 self.held.pop(event.client, None)
                 self.late.pop(event.client, None)
@@ -213,6 +229,10 @@ class Remote(Engine):
 
     def commit(self, round: int, /) -> None:
         self.memory.commit(round)
+        if time.monotonic() >= self._said + SAYING:
+            self._said = time.monotonic()
+            figures = (round, self.totals.count, self.totals.lost, len(self.there))
+            LOG.info("round %d is done: %d visits so far, %d lost; %d clients are there", *figures)
         if self.log is not None:
             lines = [json.dumps({**vars(hop), "name": self.called(hop.client)}) + "\n" for hop in self.hops]
             try:

@@ -77,7 +77,8 @@ class Failed:
 
 @dataclass(frozen=True)
 class Hop:
-    """What a visit took: from the request to the answer, of that at work; and bytes there and back."""
+    """What a visit took: from the request to the answer, of that at work; bytes there and back; and how long its client
+    could not be asked before."""
 
     round: int
     chain: int
@@ -88,6 +89,7 @@ class Hop:
     working: float
     sent: int
     received: int
+    waiting: float = 0.0
 
 
 @dataclass

@@ -48,6 +48,8 @@ class Pending:
     """How long it may take."""
     since: float
     """When it was asked, or lost."""
+    begun: float
+    """When its turn came."""
     asked: bool = False
     tries: int = 0
     sent: int = 0
@@ -109,7 +111,7 @@ class Relaying:
             if lost is None:
                 seconds = self._engine.deadlines.of(client, self._work)
                 memory, ticket, now = self._engine.memory.get(client), self._engine.ticket(), time.monotonic()
-                self.pending[client] = Pending(number, client, hop, ticket, memory, seconds, now)
+                self.pending[client] = Pending(number, client, hop, ticket, memory, seconds, now, now)
                 self._ask(self.pending[client])
                 return
             self._engine.totals.lost += 1
@@ -217,8 +219,8 @@ class Relaying:
             engine.held.setdefault(client, Held()).params = after.params
         engine.deadlines.note(client, self._work, seconds)
         where = (self._context.round, pending.chain, pending.hop, client, self._work)
-        engine.hops.append(Hop(*where, seconds, float(answer.seconds), pending.sent, received))
-        engine.totals.add(engine.hops[-1])
+        waiting = pending.since - pending.begun
+        engine.note(Hop(*where, seconds, float(answer.seconds), pending.sent, received, waiting))
         memory = (
             {VERSION: f"{pending.ticket}-{self._context.round}-{pending.hop}"} if answer.changed else pending.memory
         )
@@ -263,6 +265,7 @@ class Relaying:
     def _end(self, pending: Pending, reason: str, *, forgotten: bool = False) -> None:
         """A client is lost from its chain."""
         self._engine.totals.lost += 1
+        self._engine.history.note_lost(pending.client, pending.sent)
         self._engine.held.pop(pending.client, None)  # it may have a model that nobody has taken
         if forgotten:  # it begins with nothing the next time
             self._engine.memory.stage(pending.client, {})
