@@ -14,6 +14,7 @@ from fedrelay.studies.recovery.measure import (
     OTHERS,
     OWN_IMAGES,
     Measured,
+    Near,
     Point,
     as_record,
     at_accuracy,
@@ -66,6 +67,7 @@ def test_every_set_of_images_has_a_distance_and_the_accuracy_of_the_model_before
         ("received", 4, 3),
     ]
     assert [point.accuracy for point in found.points] == [None, accuracies[1]]
+    assert [point.visits for point in found.points] == [1, 3]
     assert (found.images, found.features, found.notes) == (50, 16, ())
 
 
@@ -101,7 +103,8 @@ def test_few_images_are_said_to_be_few(run):
 
 
 def points(*values):
-    return tuple(Point("received", 0, number, *value) for number, value in enumerate(values, 1))
+    """Of accuracy, FID and KID; every one after two visits more."""
+    return tuple(Point("received", 0, number, *value, 2 * number) for number, value in enumerate(values, 1))
 
 
 STEEP = Measured("n", 9, 2, points((None, 90.0, 9.0), (0.2, 50.0, 5.0), (0.6, 30.0, 1.0)))
@@ -110,10 +113,13 @@ SHORT = Measured("n", 9, 2, points((0.1, 80.0, 8.0), (0.5, 20.0, 2.0)))
 
 def test_two_runs_are_compared_at_the_highest_accuracy_that_both_have():
     assert common_accuracy([STEEP, SHORT]) == 0.5
-    assert at_accuracy(STEEP.points, 0.5) == pytest.approx((35.0, 2.0))  # three quarters of the way
-    assert at_accuracy(SHORT.points, 0.5) == pytest.approx((20.0, 2.0))
+    near = at_accuracy(STEEP.points, 0.5)  # three quarters of the way
+    assert (near.fid, near.kid, near.visits) == pytest.approx((35.0, 2.0, 5.5))
+    assert at_accuracy(SHORT.points, 0.5) == Near(20.0, 2.0, 4)
     assert at_accuracy(SHORT.points, 0.6) is None
-    assert figures_at(STEEP, 0.5) == pytest.approx({"accuracy": 0.5, "fid_received": 35.0, "kid_received": 2.0})
+    assert figures_at(STEEP, 0.5) == pytest.approx(
+        {"accuracy": 0.5, "visits": 5.5, "fid_received": 35.0, "kid_received": 2.0}
+    )
 
 
 def test_runs_that_never_had_the_same_accuracy_are_not_compared():
@@ -121,7 +127,7 @@ def test_runs_that_never_had_the_same_accuracy_are_not_compared():
     untested = Measured("n", 9, 2, points((None, 1.0, 1.0)))
     assert common_accuracy([SHORT, late]) is None
     assert common_accuracy([SHORT, untested]) is None
-    assert figures_at(SHORT, None) == {"accuracy": None, "fid_received": None, "kid_received": None}
+    assert figures_at(SHORT, None) == {"accuracy": None, "visits": None, "fid_received": None, "kid_received": None}
 
 
 def test_what_was_measured_comes_back_from_plain_data(found):

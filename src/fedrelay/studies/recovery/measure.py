@@ -47,6 +47,17 @@ class Point:
     """Of the model before that round, where it was tested."""
     fid: float
     kid: float
+    visits: float = 0
+    """In how many the generator was trained until then."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """What there is at some accuracy."""
+
+    fid: float
+    kid: float
+    visits: float
 
 
 @dataclass(frozen=True)
@@ -112,10 +123,11 @@ def all_of(made: Made) -> Any:
 
 def points_of(made: Made, run: Run, sample: Sample, network: FeatureNetwork) -> list[Point]:
     before = accuracy_before(run, made.round)
+    visits = sum(hit.client == made.client for log in run.rounds[: made.round] for hit in log.attacked)
     found = []
     for kind, images in made.images.items():
         features = network(torch.from_numpy(images[: len(sample.real)]))
-        found.append(Point(kind, made.client, made.round, before, *apart(features, sample.real)))
+        found.append(Point(kind, made.client, made.round, before, *apart(features, sample.real), visits))
     return found
 
 
@@ -205,25 +217,25 @@ def common_accuracy(several: Sequence[Measured], kind: str = "received") -> floa
     return level if level >= max(min(values) for values in known) else None
 
 
-def at_accuracy(points: Sequence[Point], level: float) -> tuple[float, float] | None:
-    """FID and KID at this accuracy, on the line between the two measured ones around it."""
-    known = sorted((point.accuracy, point.fid, point.kid) for point in points if point.accuracy is not None)
+def at_accuracy(points: Sequence[Point], level: float) -> Near | None:
+    """FID, KID and visits at this accuracy, on the line between the two measured ones around it."""
+    known = sorted(
+        (point.accuracy, point.fid, point.kid, point.visits) for point in points if point.accuracy is not None
+    )
     if not known or not known[0][0] <= level <= known[-1][0]:
         return None
-    accuracy, fids, kids = (np.array(column) for column in zip(*known, strict=True))
-    return float(np.interp(level, accuracy, fids)), float(np.interp(level, accuracy, kids))
+    accuracy, *columns = (np.array(column) for column in zip(*known, strict=True))
+    return Near(*(float(np.interp(level, accuracy, column)) for column in columns))
 
 
 def figures_at(found: Measured, level: float | None) -> dict[str, float | None]:
-    """FID and KID by discriminator at this accuracy (`fid_received`, `kid_own` …), and that accuracy."""
-    figures: dict[str, float | None] = {"accuracy": level}
+    """FID and KID by discriminator at this accuracy (`fid_received`, `kid_own` …), that accuracy, and how often the
+    attacker was visited until then."""
+    figures: dict[str, float | None] = {"accuracy": level, "visits": None}
     for kind in found.kinds:
-        both = None if level is None else at_accuracy(found.of(kind), level)
-        figures |= (
-            {f"fid_{kind}": None, f"kid_{kind}": None}
-            if both is None
-            else dict(zip((f"fid_{kind}", f"kid_{kind}"), both, strict=True))
-        )
+        near = None if level is None else at_accuracy(found.of(kind), level)
+        figures |= {f"{what}_{kind}": None if near is None else getattr(near, what) for what in ("fid", "kid")}
+        figures["visits"] = figures["visits"] if near is None else near.visits
     return figures
 
 
