@@ -29,7 +29,7 @@ from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
-from fedrelay.studies import over_seeds
+from fedrelay.studies import over_seeds, positions
 from fedrelay.studies.beside import side_by_side, submit
 from fedrelay.studies.claims import COMPARISON, claim
 from fedrelay.studies.compared import Bases, Row, headline, markdown, shares_of
@@ -97,11 +97,13 @@ def compare(
     missing = left_out(todo)
     remarks = [*missing, *unlike(done)]
     repeated = repeated_of(done)
-    write(rows, remarks, out, Path(name).stem, over_seeds.by_client(repeated), against)
+    judged = headline([summary for row in rows for summary in row.summaries])
+    damages = positions.damages(rows, {job.name: job.tables for job in todo})
+    more = [text for text in (over_seeds.by_client(repeated), positions.table(damages, judged)) if text]
+    write(rows, remarks, out, Path(name).stem, more="\n".join(more), against=against)
     if done:
-        judged = headline([summary for row in rows for summary in row.summaries])
         said = [*over_seeds.remarks(repeated, judged), *missing]  # the page finds the others
-        pictures = over_seeds.picture(repeated, judged)
+        pictures = [*over_seeds.picture(repeated, judged), *positions.picture(damages, judged)]
         page = against_done(against, done)
         report.write([job.folder for job in done], out / "report.html", remarks=said, pictures=pictures, against=page)
     return rows, remarks
@@ -256,10 +258,11 @@ def write(
     remarks: Sequence[str],
     out: Path,
     title: str,
-    clients: str = "",
+    *,
+    more: str = "",
     against: report.Against = report.Against(),
 ) -> None:
-    """The results beside the runs; `clients` is the table of what they are worth to every client."""
+    """The results beside the runs; `more` are tables that follow that of the runs."""
     bases = Bases.of(rows, against)
     content = [
         {
@@ -273,9 +276,7 @@ def write(
         for row in rows
     ]
     files.write(out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
-    files.write(
-        out / "results.md", (markdown(rows, title, remarks, against) + (f"\n{clients}" if clients else "")).encode()
-    )
+    files.write(out / "results.md", (markdown(rows, title, remarks, against) + (f"\n{more}" if more else "")).encode())
 
 
 @contextmanager
