@@ -42,13 +42,18 @@ def damages(rows: Sequence[Row], tables: Mapping[str, Mapping[str, Any]]) -> lis
         place, base = place_of(own), honest(row, rows, tables)
         if place is None or base is None:
             continue
-        by = headline(row.summaries)
-        pairs = zip(base.summaries, row.summaries, strict=True)
-        lost = [by.merit(one.mean) - by.merit(other.mean) for one, other in pairs if None not in (one.mean, other.mean)]
+        lost = lost_of(base, row)
         if lost:
             name = f"{method_of(own)}: {attack_of(own)}" if several else attack_of(own)
             found.append(Damage(name, -1 - place, tuple(lost)))
     return found
+
+
+def lost_of(base: Row, row: Row) -> list[float]:
+    """By how much a row is worse than another, seed by seed, where both were tested."""
+    by = headline(row.summaries)
+    means = [(one.mean, other.mean) for one, other in zip(base.summaries, row.summaries, strict=True)]
+    return [by.merit(one) - by.merit(other) for one, other in means if one is not None and other is not None]
 
 
 def place_of(tables: Mapping[str, Any]) -> int | None:
