@@ -257,3 +257,11 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path, capsys, mo
     path.write_text(FILE, encoding="utf-8")
     assert main(["flower", "init", str(path), str(tmp_path / "app"), "--clients", "a,b,c,d"]) == 2
     assert 'pip install "fedrelay[flower]"' in capsys.readouterr().err
+
+
+def test_clients_test_on_what_they_hold_out_over_flower_too(tmp_path):
+    run(grid_of(tmp_path, beginning=1.0, **{"hold-out": 0.25}), tables())
+    found = json.loads((tmp_path / "run" / "clients.json").read_text(encoding="utf-8"))["clients"]
+    assert [client["name"] for client in found] == list(NAMES)
+    assert all(client["tested"] == round(0.25 * (client["tested"] + client["examples"])) for client in found)
+    assert "test_accuracy" in lines_of(tmp_path / "run")[-1]["over_clients"]

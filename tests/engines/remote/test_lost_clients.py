@@ -244,6 +244,37 @@ def test_deadlines_follow_what_a_client_has_needed():
     assert deadlines.of(0, "update") == 2
 
 
+def test_a_client_that_was_quick_before_is_given_up_sooner(world, tmp_path):
+    """It needed 3 seconds, so the next visit has four times that, and not the hour of the first."""
+    algorithm, _, task = world
+
+    def slow(request, answer):
+        CLOCK.now += 3.0
+        return [Answered(BAD, answer().encoded())]
+
+    def waits(request, answer):
+        CLOCK.now += 11.0
+        engine.wire.fault = gone
+        return []
+
+    def gone(request, answer):
+        raise AssertionError("nobody asks it again")
+
+    engine, first = run_with(world, tmp_path, slow, Patience(deadline=3600.0, factor=4.0, least=1.0))
+    assert not first[0].dropped
+    engine.wire.fault = waits
+    rest = engine.wire.wait
+
+    def later(seconds):
+        """What remains of its time goes by."""
+        CLOCK.now += 1.5 if engine.wire.fault is gone else 0.0
+        return rest(seconds)
+
+    engine.wire.wait = later
+    outcomes = list(engine.run(algorithm.update, chains_from(task), {}, 2))
+    assert [drop.reason for drop in outcomes[0].dropped] == ["has not answered within 12 seconds"]
+
+
 def test_what_a_client_has_already_is_not_sent_again(world, tmp_path):
     algorithm, federation, task = world
     engine = in_process.remote(algorithm, federation, task, tmp_path)

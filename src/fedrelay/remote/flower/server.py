@@ -29,7 +29,7 @@ from fedrelay.system.console import PlainConsole
 LOG = logging.getLogger("fedrelay")
 T = TypeVar("T", bool, float, str)
 
-KEYS = ("clients", "out", "resume", "own-data", "test", "data-dir", "largest")
+KEYS = ("clients", "out", "resume", "own-data", "test", "exemplars", "hold-out", "data-dir", "largest")
 GRACE = 60.0
 """Seconds in which a client that is lost may come back: two messages before it is asked again, some seconds each."""
 MARGIN = 60.0
@@ -47,6 +47,8 @@ def host_of(grid: Grid, settings: Values, tables: config.Tables) -> Host:
         tables,
         own_data=told(settings, "own-data", bool),
         test=path_in(settings, "test"),
+        exemplars=path_in(settings, "exemplars"),
+        hold_out=told(settings, "hold-out", float),
         out=path_in(settings, "out"),
         resume=told(settings, "resume", bool),
         data_dir=path_in(settings, "data-dir"),
