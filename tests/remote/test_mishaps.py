@@ -14,12 +14,14 @@ from statistics import median
 
 import faults
 import numpy as np
+import pytest
 from needs import needed, posix
 from patients import patients
 from proxy import CuttingProxy
 from scenes import NAMES, free_port, joined, served, simulated, summary_of, until_round, written
 
 from fedrelay.cli.main import main
+from fedrelay.remote.grpc_client import words as in_words
 
 pytestmark = posix
 keys = needed("fedrelay.remote.keys")
@@ -68,6 +70,22 @@ def test_a_wrong_address_is_told_in_words_and_tried_again(site):
     assert [one.ended() for one in (nobody, nowhere, other)] == [None] * 3
     web.shutdown()
     web.server_close()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),  # by gRPC, where a firewall drops packets, without a network, and behind a proxy that refuses
+    [
+        (
+            "Failed to connect to remote host: getsockopt(SO_ERROR): Connection timed out",
+            "a firewall drops what is sent",
+        ),
+        ("connect failed: addr: ipv4:192.0.2.1:8470 error: Network is unreachable", "there is no way to this address"),
+        ("UNKNOWN: ipv4:127.0.0.1:45677: HTTP proxy returned response code 403", "name the server in no_proxy"),
+        ("something that nobody has seen yet", "the server cannot be reached (something that nobody has seen yet)"),
+    ],
+)
+def test_networks_that_let_nothing_through_are_told_in_words(said, told):
+    assert told in in_words(ConnectionError(said))
 
 
 def test_certificates_that_expire_while_processes_go_on_are_told_at_the_next_joining(site, monkeypatch):

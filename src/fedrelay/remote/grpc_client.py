@@ -187,6 +187,7 @@ def words(error: Any) -> str:
 
 STRANGE = "the server's certificate is not of the authority in our keys: are these the keys of this federation?"
 PLAIN = "the server speaks plain text, and we come with keys: leave --keys out, or start it with its keys"
+NO_WAY = "there is no way to this address from here: check --server, and this machine's network"
 NOWHERE = "there is no machine of this name: check --server"
 SIGNS = {
     "certificate has expired": "the server's certificate has expired, or this machine's clock is wrong: "
@@ -200,10 +201,15 @@ SIGNS = {
     "WRONG_VERSION_NUMBER": PLAIN,
     "wrong version number": PLAIN,
     "Connection refused": "nobody listens at this address: is the server running, and is the port right?",
+    "Connection timed out": "nobody answers at this address: it is wrong, or a firewall drops what is sent",
+    "Network is unreachable": NO_WAY,
+    "No route to host": NO_WAY,
     "DNS resolution failed": NOWHERE,
     "errors resolving": NOWHERE,
     "Failed parsing HTTP/2": "something else than fedrelay answers there: check the port in --server, or whether a "
     "proxy is in between",
+    "HTTP proxy returned": "this machine's proxy (https_proxy) does not let us through: ask for this address and port "
+    "there, or name the server in no_proxy",
     "Socket closed": "the connection was closed: the server has gone, or it asks for keys (--keys), or a proxy cuts "
     "long calls",
 }
