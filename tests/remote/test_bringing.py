@@ -14,6 +14,7 @@ from fedrelay.plans.sampling.target import Census
 from fedrelay.remote.bringing import Bringing
 from fedrelay.remote.policy import Policy, SentLog
 from fedrelay.visits import Sgd
+from fedrelay.visits.own_test import OwnTest
 from fedrelay.visits.traits import ClassHistogram, ClassifierWeights
 
 REQUEST = Request("t", "update", 3, 1, 0.0, None, {}, None, "name")
@@ -49,7 +50,10 @@ def test_what_cannot_be_brought_is_refused(what, says, tmp_path, monkeypatch):
 
 def test_a_policy_refuses_methods_rounds_traits_and_statistics(tmp_path):
     path = tmp_path / "policy.toml"
-    path.write_text('methods = ["fedseq"]\ntraits = ["histogram"]\nrounds = 5\nstatistics = false\n', encoding="utf-8")
+    path.write_text(
+        'methods = ["fedseq"]\ntraits = ["histogram"]\nrounds = 5\nstatistics = false\ntests = false\n',
+        encoding="utf-8",
+    )
     policy = Policy.read(path)
     policy.check_run({"algorithm": {"name": "fedseq"}, "rounds": 5})
     with pytest.raises(BadInput, match="does not allow the method scaffold"):
@@ -59,6 +63,9 @@ def test_a_policy_refuses_methods_rounds_traits_and_statistics(tmp_path):
     with pytest.raises(BadInput, match="statistics of its table"):
         policy.check_told({"kind": "table"})
     assert policy.why_not(REQUEST, Sgd()) is None
+    assert (
+        policy.why_not(REQUEST, OwnTest()) == "its policy does not allow it to tell what the model is worth on its data"
+    )
     assert policy.why_not(REQUEST, ClassHistogram()) is None
     assert policy.why_not(REQUEST, ClassifierWeights()) == "its policy does not allow the trait classifier to be told"
     assert policy.why_not(REQUEST, Census()) == "its policy does not allow the trait census to be told"

@@ -16,7 +16,8 @@ from fedrelay.data.examples import Examples
 from fedrelay.data.federation import Source
 from fedrelay.engines.remote.trees import Malformed, decode, encode
 from fedrelay.remote.exemplars import fingerprint, received, told, with_exemplars
-from fedrelay.remote.serve import Serving
+from fedrelay.remote.hosting import Serving
+from fedrelay.remote.participant import Belongings, Participant
 
 NAMES = ("east", "north", "south")
 FILE = """
@@ -153,3 +154,12 @@ def test_exemplars_come_to_a_client_as_its_own_examples_are():
 def test_a_share_that_leaves_nothing_to_train_on_is_refused():
     with pytest.raises(BadInput, match="--hold-out must be below 1, not 1"):
         Serving({}, hold_out=1.0)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 7.0, float("nan")])
+def test_a_client_refuses_to_hold_out_what_is_no_share(share, tmp_path):
+    participant = Participant(Belongings(tmp_path))
+    welcome = {"is": "welcome", "number": 0, "name": "north", "data": {}, "own": False}
+    prepared = {"is": "prepared", "run": "0" * 16, "digest": "", "tables": {}, "agreed": {}, "clients": 1}
+    with pytest.raises(Malformed, match="is no share of our data"):
+        participant.prepare(welcome, {**prepared, "exemplars": {}, "hold_out": share})

@@ -83,6 +83,8 @@ class Participant:
         need(prepared, "prepared", PREPARED)
         if not RUN.fullmatch(prepared["run"]):
             raise Malformed("the run has no name of ours")
+        if not 0 <= prepared["hold_out"] < 1:
+            raise Malformed(f"{prepared['hold_out']} is no share of our data to hold out")
         self._has.policy.check_run(prepared["tables"])
         if self._has.bringing is not None and self._brought is None:  # it was described by another process
             self._brought = self._has.bringing.open(welcome["name"], welcome["data"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rich.console import Console
 import fedrelay as fr
 from fedrelay import Sgd, report, seeds
 from fedrelay.algorithms import fedseq
+from fedrelay.cli import remote as cli
 from fedrelay.engines import Inline
 from fedrelay.engines.remote import Came, Gone, Patience
 from fedrelay.engines.remote.history import History
@@ -25,6 +27,7 @@ from fedrelay.runs import start
 from fedrelay.runs.json_files import Damaged
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.rounds import decoded, encode
+from fedrelay.system.console import PlainConsole
 from fedrelay.visits.traits import ClassHistogram
 
 ROUNDS = 2
@@ -140,3 +143,13 @@ def test_the_table_is_drawn_below_the_bar_in_a_terminal_and_not_elsewhere(world,
         with path.open("w", encoding="utf-8") as file:
             follow(recorder, Console(file=file, force_terminal=terminal, width=120), LiveTable(engine))
         assert ("last seen" in path.read_text(encoding="utf-8")) is terminal
+
+
+def test_in_a_terminal_lines_of_the_log_go_through_the_console_that_draws_the_table(monkeypatch):
+    console = PlainConsole(force_terminal=True)
+    monkeypatch.setattr(cli, "ERR", console)
+    handler = cli.AboveTheTable()
+    handler.setFormatter(cli.PlainLines("%(levelname)s %(message)s"))
+    with console.capture() as said:
+        handler.emit(logging.LogRecord("fedrelay", logging.INFO, "", 0, "north [red] is there", (), None))
+    assert said.get() == "INFO north [red] is there\n"
