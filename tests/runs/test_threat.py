@@ -104,6 +104,20 @@ def test_groups_that_are_made_anew_keep_their_attackers_after_a_resume(tmp_path)
     assert {hit.client for hit in last.attacked} == first != set()
 
 
+@pytest.mark.parametrize("method", ["fedper", "fedov", "dfedavgm", "fedseqinter"])
+def test_whatever_predicts_is_tested_on_the_attacked_classes(tmp_path, method):
+    """Models of clients' own, models that vote and know unknowns, models that are mixed or under way."""
+    run = done(tmp_path, rounds=1, algorithm={"name": method}, attack=attack(classes=[[0, 1]]))
+    assert 0 <= run.rounds[-1].metrics["attacked_accuracy"] <= 1
+
+
+def test_a_model_that_tells_all_right_tells_the_attacked_classes_right(tmp_path):
+    tables = {**TABLES, "rounds": 12, "data": {"name": "digits", "clients": 12}, "attack": attack(strength=0)}
+    found = done(tmp_path, **tables).rounds[-1].metrics  # all ten classes are swapped, so these are all examples
+    assert found["attacked_accuracy"] == pytest.approx(found["accuracy"])
+    assert found["accuracy"] > 0.8
+
+
 def test_the_resolved_configuration_repeats_the_run(tmp_path, honest):
     run = done(tmp_path / "run", attack={"name": "replacement", "who": "share", "by": "labels"})
     again = config.read(run.folder / "config.toml")
@@ -131,6 +145,7 @@ def test_the_reference_is_honest_and_says_so(caplog):
         ({"name": "labels", "strength": 2}, "strength must be at least 0 and at most 1, not 2"),
         ({"name": "replacement", "by": "ipm"}, "by must be an attack on examples"),
         ({"name": "noise", "first_round": 3, "last_round": 2}, "last_round must be at least 3, not 2"),
+        ({"name": "noise", "first_round": 4}, "first_round, in 3 rounds, must be at most 3, not 4"),
     ],
 )
 def test_a_section_that_makes_no_sense_is_refused(section, message):

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedrelay.config import schema
 from fedrelay.config.choices import CHOICES
-from fedrelay.errors import BadInput, say_once
+from fedrelay.errors import BadInput, say_once, within
 from fedrelay.runs.threat import ATTACKS, Threat, When
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm
@@ -20,7 +20,13 @@ COMMON = tuple(item.name for item in fields(When))
 
 
 def build_attack(
-    values: Mapping[str, Any] | None, algorithm: Algorithm, task: Task, *, clients: int, real: bool = False
+    values: Mapping[str, Any] | None,
+    algorithm: Algorithm,
+    task: Task,
+    *,
+    clients: int,
+    rounds: int,
+    real: bool = False,
 ) -> tuple[Threat | None, dict[str, dict[str, Any]]]:
     """The threat, and the section with all defaults filled in; neither without a section, and the reference has no
     clients that could attack. `real` clients are elsewhere, and cannot be made to."""
@@ -34,6 +40,7 @@ def build_attack(
     schema.check_keys(own, (*schema.parameters(target), *COMMON), WHERE)
     how, resolved_how = schema.build(target, own, WHERE, CHOICES)
     resolved = {"attack": {"name": values["name"], **resolved_how, **resolved_when}}
+    within(f"{WHERE}.first_round, in {rounds} rounds,", when.first_round, most=rounds)
     threat = Threat(how, when)
     if algorithm.pooled:
         say_once("the centralised reference has all data in one place: nobody attacks there, it is honest")

@@ -206,8 +206,8 @@ def build(
     evaluate, resolved_evaluate = build_evaluate(evaluate, resolved_evaluate, task)
     task = adapted(algorithm, task)
     hostile = section_of(tables, "attack") if "attack" in tables else None
-    real = engine is not None
-    threat, resolved_attack = build_attack(hostile, algorithm, task, clients=len(federation), real=real)
+    whose = {"clients": len(federation), "rounds": numbers["rounds"]}
+    threat, resolved_attack = build_attack(hostile, algorithm, task, **whose, real=engine is not None)
     algorithm = replace(algorithm, threat=threat)
     at = {"federation": federation, "task": task, "seed": seed}
     if engine is None:
