@@ -36,7 +36,7 @@ def mean_of(run, name):
 
 
 def attack(name="labels", **settings):
-    return {"name": name, "who": WHO, **settings}
+    return {"name": name, "who": WHO} | settings
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,8 @@ def test_groups_that_are_made_anew_keep_their_attackers_after_a_resume(tmp_path)
 @pytest.mark.parametrize("method", ["fedper", "fedov", "dfedavgm", "fedseqinter"])
 def test_whatever_predicts_is_tested_on_the_attacked_classes(tmp_path, method):
     """Models of clients' own, models that vote and know unknowns, models that are mixed or under way."""
-    run = done(tmp_path, rounds=1, algorithm={"name": method}, attack=attack(classes=[[0, 1]]))
+    threat = attack(classes=[[0, 1]], who={"name": "share", "share": 0.5})
+    run = done(tmp_path, rounds=1, algorithm={"name": method}, attack=threat)
     assert 0 <= run.rounds[-1].metrics["attacked_accuracy"] <= 1
 
 
