@@ -23,8 +23,8 @@ POLL = 0.1
 """Seconds between two looks for replies; a hop takes Flower some seconds."""
 LOOK = 3.0
 """Seconds between two looks at which nodes are there."""
-AGAIN = 60.0
-"""Seconds after which a node that was refused is asked again: it may have been mended."""
+AGAIN = 15.0
+"""Seconds after which a node that was refused is asked again: it may have been mended, or the one before it is gone."""
 UNREACHED = {
     3: "its message was not answered in time",
     4: "its answer was lost on the way",
@@ -43,6 +43,8 @@ class Node:
     """new, described, there, refused; asked while a reply is awaited before it is there."""
     number: int = -1
     again: float = 0.0
+    reason: str = ""
+    """Why it was refused."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,12 @@ class FlowerWire(Admitting):
             self._events.append(Gone(node.number, reason))
 
     def _refuse(self, node: Node, reason: str, *, tell: bool = False) -> None:
-        LOG.warning("node %d does not take part: %s", node.id, reason)
+        """A node does not take part (yet), which is said once."""
         node.state, node.number, node.again = "refused", -1, time.monotonic() + AGAIN
+        if reason == node.reason:
+            return
+        node.reason = reason
+        LOG.warning("node %d does not take part: %s", node.id, reason)
         if tell:
             self._push(node, "refused", encode(Refused(reason).tree()))
 
