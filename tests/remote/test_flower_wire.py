@@ -181,6 +181,15 @@ def test_clients_bring_data_of_their_own(tmp_path):
     assert told["told"]["rows"] == 30
 
 
+def test_a_client_whose_policy_refuses_the_run_is_named_with_the_reason(tmp_path, caplog):
+    grid = grid_of(tmp_path)
+    grid.configs[97]["policy"] = str(tmp_path / "policy.toml")
+    (tmp_path / "policy.toml").write_text('methods = ["fedprox"]\n', encoding="utf-8")
+    run(grid, tables())
+    assert "does not take part: west: its policy does not allow the method fedseq (allowed: fedprox)" in caplog.text
+    assert lines_of(tmp_path / "run")[-1]["clients"] == 3
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -228,6 +237,10 @@ def test_the_folder_of_an_app_is_written_once(tmp_path, capsys):
         "pyproject.toml",
     ]
     assert config.read(tmp_path / "app" / "experiment.toml") == tables()
+    project = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = project["tool"]["flwr"]["app"]["config"]  # Flower lets nobody set what is not there
+    assert {"deadline", "grace", "share", "resume", "test", "largest", "data-dir"} < set(settings)
+    server.host_of(grid_of(tmp_path), settings, tables())
     assert main(words) == 2
     assert "is not empty: nothing is overwritten" in " ".join(capsys.readouterr().err.split())
 

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from fedrelay import config
+from fedrelay.engines.remote import Patience
 from fedrelay.errors import BadInput
 from fedrelay.remote.hosting import check_fits
 from fedrelay.remote.keys import check_names
 from fedrelay.system import files
 
 APP, EXPERIMENT, README = "pyproject.toml", "experiment.toml", "README.md"
+USUAL: Mapping[str, bool | float | str] = {
+    "resume": False,
+    "own-data": False,
+    "test": "",
+    "exemplars": "",
+    "hold-out": 0.0,
+    "data-dir": "",
+    "largest": 0.0,
+    **asdict(Patience(grace=60.0)),  # until a client that is lost is asked again there are two messages, seconds each
+}
+"""What --run-config can change, beside `clients` and `out`: Flower takes only what an app has already."""
 LONGEST = 40
 """Letters of the name of an app."""
 TEXT = """# {name}
@@ -83,7 +95,7 @@ def write(app: App, folder: Path) -> None:
 def project(app: App, name: str) -> dict[str, Any]:
     """What pyproject.toml says."""
     settings: dict[str, Any] = {"clients": ",".join(sorted(app.clients)), "out": app.out or f"runs/{name}"}
-    settings |= {"resume": False, "own-data": app.own_data, **({"test": app.test} if app.test else {})}
+    settings |= {**USUAL, "own-data": app.own_data, "test": app.test}
     components = {
         "serverapp": "fedrelay.remote.flower.server:app",
         "clientapp": "fedrelay.remote.flower.client:app",

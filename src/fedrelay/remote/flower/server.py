@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedrelay import config
 from fedrelay.engines.remote import Patience
 from fedrelay.errors import BadInput
-from fedrelay.remote.flower.folder import APP, EXPERIMENT
+from fedrelay.remote.flower.folder import APP, EXPERIMENT, USUAL
 from fedrelay.remote.flower.node import Values, names_in
 from fedrelay.remote.flower.wire import FlowerWire
 from fedrelay.remote.hosting import MEGABYTE, Host, Serving
@@ -29,20 +29,17 @@ from fedrelay.system.console import PlainConsole
 LOG = logging.getLogger("fedrelay")
 T = TypeVar("T", bool, float, str)
 
-KEYS = ("clients", "out", "resume", "own-data", "test", "exemplars", "hold-out", "data-dir", "largest")
-GRACE = 60.0
-"""Seconds in which a client that is lost may come back: two messages before it is asked again, some seconds each."""
 MARGIN = 60.0
 """Seconds for which Flower keeps a message beyond the longest visit."""
 
 
 def host_of(grid: Grid, settings: Values, tables: config.Tables) -> Host:
     """The run that [tool.flwr.app.config] and --run-config say."""
-    patience = patience_of(settings)
-    known = {*KEYS, *(item.name for item in fields(Patience))}
-    strange = next((key for key in settings if key not in known), None)
+    strange = next((key for key in settings if key not in ("clients", "out", *USUAL)), None)
     if strange is not None:
-        raise BadInput(f"run config: unknown key {strange!r:.60} (known: {', '.join(sorted(known))})")
+        raise BadInput(f"run config: unknown key {strange!r:.60} (known: clients, out, {', '.join(USUAL)})")
+    settings = {**USUAL, **settings}
+    patience = Patience(**{item.name: told(settings, item.name, float) for item in fields(Patience)})
     serving = Serving(
         tables,
         own_data=told(settings, "own-data", bool),
@@ -66,12 +63,6 @@ def clients_of(settings: Values) -> tuple[str, ...]:
         raise BadInput('run config: the server must know its clients: clients = "north,south" names them')
     check_names(found)
     return found
-
-
-def patience_of(settings: Values) -> Patience:
-    """How long clients are waited for; over Flower it takes longer until one that is lost is there again."""
-    names = [item.name for item in fields(Patience)]
-    return Patience(**{"grace": GRACE, **{name: told(settings, name, float) for name in names if name in settings}})
 
 
 def path_in(settings: Values, key: str) -> Path | None:

@@ -1,0 +1,63 @@
+"""A client's own process on a Flower federation: it stays from message to message, and says why it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import machines
+import pytest
+from needs import posix
+
+from fedrelay.engines.remote.trees import decode, encode
+from fedrelay.errors import BadInput
+from fedrelay.remote.flower import calling
+from fedrelay.remote.flower.node import Node
+from fedrelay.remote.flower.records import Parcel
+
+pytestmark = posix
+
+WELCOME = Parcel(bytes(encode({"is": "welcome", "data": {"name": "digits"}})))
+
+
+def process_of(home: Path) -> dict:
+    return json.loads((home / "process.json").read_text(encoding="utf-8"))
+
+
+def ended(pid: int) -> None:
+    """Wait until a process is gone. It is our child as long as this test goes on."""
+    for _ in machines.ticks("it did not end"):
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:
+            return
+
+
+def test_a_process_answers_message_after_message_and_gives_way_to_one_of_another_set_up(tmp_path):
+    node = Node("north", str(tmp_path / "north"))
+    said = decode(calling.asked(node, WELCOME))
+    assert (said["is"], said["name"], said["told"]) == ("hello", "north", {"kind": "experiment"})
+    first = process_of(tmp_path / "north")
+    assert decode(calling.asked(node, Parcel(b"nonsense")))["is"] == "declined"
+    assert decode(calling.asked(node, WELCOME)) == said
+    assert process_of(tmp_path / "north") == first
+    other = replace(node, data=str(tmp_path / "nowhere.csv"))
+    declined = decode(calling.asked(other, WELCOME))
+    assert (declined["is"], declined["name"]) == ("declined", "north")
+    assert "expected a table, a folder, arrays" in declined["reason"]
+    ended(first["pid"])
+    second = process_of(tmp_path / "north")
+    assert second["pid"] != first["pid"]
+    with pytest.raises(BadInput, match="there is no file"):
+        calling.asked(replace(node, policy=str(tmp_path / "nowhere.toml")), WELCOME)  # it ends the one before it
+    ended(second["pid"])
+    assert [path.name for path in tmp_path.rglob("process.json")] == []
+
+
+def test_a_home_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(BadInput, match="cannot be written"):
+        calling.asked(Node("north", str(tmp_path / "file" / "home")), WELCOME)
