@@ -57,6 +57,7 @@ class ClientSurvey:
                 if self.joined and isinstance(answer, Report):
                     known[client] = answer
                 yield answer
+        assert next(answers, None) is None  # the engine comes to its end, and so does the clock
         if self.joined:
             self.told = {**self.told, repr(work): known}
 
