@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -213,6 +214,23 @@ def test_a_client_that_cannot_note_what_it_sends_sends_nothing_and_says_so(site)
     clients["east"].until("cannot note what it sends (No space left on device)")
     full.unlink()
     assert clients["east"].ended() is None
+
+
+def test_a_message_longer_than_the_limit_is_never_taken_and_nothing_is_left_for_others_to_read(site):
+    path = written(site.folder, "fedavg")
+    server = served(site, path, *EVERYBODY, "--largest", "0.001", "--grace", "0")
+    clients = [joined(site, server.port, name) for name in NAMES]
+    assert server.wait() == 1, server.said
+    # A model of 64 x 16 + 16 + 16 x 10 + 10 numbers of 4 bytes, and what is said about it.
+    found = re.findall(r"sent ([\d,]+) bytes at once, and ([\d,]+) are the most", words(server.said))
+    assert {limit for _, limit in found} == {"1,048"}
+    assert all(4 * 1210 < int(size.replace(",", "")) < 4 * 1210 + 1024 for size, _ in found)
+    assert "Traceback" not in server.said
+    assert [client.ended() for client in clients] == [
+        None
+    ] * 4  # whoever runs the server may raise the limit, and resume
+    for place in (site.folder / "run", *site.folder.glob("home-*")):
+        assert [path for path in (place, *place.rglob("*")) if path.stat().st_mode & 0o077] == []
 
 
 def test_a_proxy_that_cuts_long_connections_changes_no_bit(site):
