@@ -175,8 +175,8 @@ class Sample:
         return [Beside(OTHERS, *apart(self.features(rest), self.real))] if len(rest) == count else []
 
     def own(self) -> Beside:
-        """How far the attacker's own images are, each as often as it takes to have as many."""
-        own = self.features(self.federation.client(self.client).rows)
+        """How far the attacker's own images are: as many, each as often as that takes."""
+        own = self.features(self.federation.client(self.client).rows[: len(self.real)])
         drawn = seeds.rng(self.seed, "recovery", "own").integers(0, len(own), len(self.real))
         return Beside(OWN_IMAGES, apart(own[drawn], self.real)[0], kid(own, self.real))
 
