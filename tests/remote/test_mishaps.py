@@ -172,6 +172,9 @@ def test_a_table_with_other_labels_or_columns_is_refused_and_the_others_go_on(si
     assert "cured" in words(clients["south"].said)
     assert clients["west"].wait() == 2
     assert "dose" in words(clients["west"].said)
+    server.until("west does not take part: it cannot use its data")
+    assert "cured" not in server.said  # what a client's own log says may quote its rows and name its files
+    assert str(site.folder / "west.csv") not in server.said
     assert [server.ended(), clients["east"].ended(), clients["north"].ended()] == [None] * 3
 
 

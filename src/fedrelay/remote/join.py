@@ -18,7 +18,7 @@ from fedrelay.remote.addresses import host_of, is_loopback
 from fedrelay.remote.bringing import Bringing
 from fedrelay.remote.grpc_client import Connection
 from fedrelay.remote.participant import WELCOME, Belongings, Participant, make_private
-from fedrelay.remote.policy import Policy
+from fedrelay.remote.policy import Policy, told_of
 from fedrelay.remote.reception import need
 from fedrelay.system import files
 
@@ -113,7 +113,7 @@ class Membership:
             try:
                 self._described(message) if kind == "welcome" else self._ready(message)
             except (BadInput, Malformed, OSError) as error:
-                self._connection.decline(str(error))
+                self._connection.decline(told_of(error))
                 raise BadInput(f"this client cannot take part: {error}") from None
 
     def _tell(self, text: str) -> None:

@@ -26,6 +26,18 @@ from fedrelay.visits.traits import TRAITS
 CENSUS = "census"
 
 
+class AgainstPolicy(BadInput):
+    """A client refuses, and says which rule of its own it keeps."""
+
+
+def told_of(error: Exception) -> str:
+    """What the server is told of why a client does not take part: of other reasons than its policy only that there are
+    some, for they may name its files and quote its rows."""
+    if isinstance(error, AgainstPolicy):
+        return str(error)
+    return "it cannot use its data or its disk as this run needs them; its own log says why"
+
+
 @dataclass(frozen=True)
 class Policy:
     """What a client does not refuse. None is anything.
@@ -56,15 +68,15 @@ class Policy:
         for name in names_of(config.section_of(tables, "algorithm").get("name")):
             if self.methods is not None and name not in self.methods:
                 allowed = ", ".join(self.methods) or "none"
-                raise BadInput(f"its policy does not allow the method {name!s:.60} (allowed: {allowed})")
+                raise AgainstPolicy(f"its policy does not allow the method {name!s:.60} (allowed: {allowed})")
         rounds = tables.get("rounds", 0)
         if self.rounds is not None and (not isinstance(rounds, int) or rounds > self.rounds):
-            raise BadInput(f"its policy allows {self.rounds} rounds, and the run has {rounds!s:.20}")
+            raise AgainstPolicy(f"its policy allows {self.rounds} rounds, and the run has {rounds!s:.20}")
 
     def check_told(self, told: Tree) -> None:
         """Refuse to tell statistics of a table."""
         if told.get("kind") == TABLE and not self.statistics:
-            raise BadInput("its policy does not allow statistics of its table to be told")
+            raise AgainstPolicy("its policy does not allow statistics of its table to be told")
 
     def why_not(self, request: Request, work: Work | None) -> str | None:
         """Why a visit is refused; None if it is not."""

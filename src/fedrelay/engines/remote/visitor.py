@@ -37,7 +37,9 @@ class MemoryFolder:
             return {}
         try:
             found = decode(self._path(name).read_bytes())
-        except (OSError, Malformed) as error:
+        except OSError as error:  # its words, without the path: this is told to the server
+            raise Forgotten(f"does not have what it kept ({error.strerror or type(error).__name__})") from None
+        except Malformed as error:
             raise Forgotten(f"does not have what it kept ({error})") from None
         if not isinstance(found, dict):
             raise Forgotten("does not have what it kept (the file is damaged)")

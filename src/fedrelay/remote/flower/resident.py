@@ -29,7 +29,7 @@ from fedrelay.remote.flower.calling import ADDRESS
 from fedrelay.remote.flower.node import EXPERIMENT, Node
 from fedrelay.remote.flower.records import Parcel
 from fedrelay.remote.participant import RUN, Belongings, Participant, make_private
-from fedrelay.remote.policy import Policy
+from fedrelay.remote.policy import Policy, told_of
 from fedrelay.remote.reception import environment
 from fedrelay.system import files
 
@@ -71,7 +71,7 @@ class Attendant:
             raise Malformed(f"it is a {kind!r:.40}, and nothing we know")
         except (BadInput, Malformed) as error:
             LOG.error("this client cannot take part: %s", error)
-            return bytes(encode({"is": "declined", "name": self._node.name, "reason": str(error)}))
+            return bytes(encode({"is": "declined", "name": self._node.name, "reason": told_of(error)}))
 
     def _hello(self, welcome: Mapping[str, Any]) -> bytes:
         """Who we are, and what is to be told of our data."""
