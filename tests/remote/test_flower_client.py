@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import machines
@@ -16,6 +17,7 @@ from fedrelay.errors import BadInput
 from fedrelay.remote.flower import calling
 from fedrelay.remote.flower.node import Node
 from fedrelay.remote.flower.records import Parcel
+from fedrelay.remote.flower.resident import left
 
 pytestmark = posix
 
@@ -55,6 +57,15 @@ def test_a_process_answers_message_after_message_and_gives_way_to_one_of_another
         calling.asked(replace(node, policy=str(tmp_path / "nowhere.toml")), WELCOME)  # it ends the one before it
     ended(second["pid"])
     assert [path.name for path in tmp_path.rglob("process.json")] == []
+
+
+def test_who_has_left_is_not_worked_for():
+    here, there = Pipe()
+    assert not left(here)
+    there.close()
+    assert left(here)
+    here.close()
+    assert not left(here)  # it was answered meanwhile
 
 
 def test_a_home_that_cannot_be_written_is_refused(tmp_path):

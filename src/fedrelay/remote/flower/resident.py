@@ -129,7 +129,9 @@ class Resident:
     """The process: one connection after another, each with one question."""
 
     def __init__(self, node: Node, parent: int) -> None:
-        self._node, self._parent, self._asked, self._busy = node, parent, time.monotonic(), False
+        self._node, self._parent, self._asked = node, parent, time.monotonic()
+        self._working: Connection[Any, Any] | None = None
+        """For whom it is at work."""
         self._attendant = Attendant(node)
         self._path = Path(node.home) / ADDRESS
 
@@ -151,7 +153,6 @@ class Resident:
 
     def _answered(self, connection: Connection[Any, Any]) -> bool:
         """Answer one question; whether to go on."""
-        self._busy = True
         try:
             head = connection.recv_bytes(1 << 16)
             if not head:
@@ -160,21 +161,33 @@ class Resident:
                 return False
             about = json.loads(head)
             parcel = Parcel(connection.recv_bytes(), run=str(about["run"]), digest=str(about["digest"]))
-            connection.send_bytes(self._attendant.answer(parcel))
+            self._working = connection
+            answer = self._attendant.answer(parcel)
+            self._working = None
+            connection.send_bytes(answer)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             LOG.warning("a question could not be answered: %s", error)
         finally:
-            self._asked, self._busy = time.monotonic(), False
+            self._asked, self._working = time.monotonic(), None
         return True
 
     def _watch(self) -> None:
-        """End with the SuperNode, or when nobody asks."""
+        """End with the SuperNode, with a run that was stopped in the middle of a visit, or when nobody asks."""
         while True:
             time.sleep(GLANCE)
-            idle = not self._busy and time.monotonic() > self._asked + IDLE
-            if idle or not _alive(self._parent):
+            working = self._working
+            useless = time.monotonic() > self._asked + IDLE if working is None else left(working)
+            if useless or not _alive(self._parent):
                 self._path.unlink(missing_ok=True)
                 os._exit(0)  # what a visit keeps is whole on the disk, or not there
+
+
+def left(connection: Connection[Any, Any]) -> bool:
+    """Whether nobody waits for the answer any more: who does says nothing."""
+    try:
+        return connection.poll()
+    except OSError:  # it was answered just now
+        return False
 
 
 def _alive(pid: int) -> bool:
