@@ -33,7 +33,7 @@ from fedrelay.studies.marks import filled
 INSIDE = "FEDRELAY_AT_A_DISTANCE"
 """Set where the network is our own."""
 CLIENTS = tuple(f"site{number}" for number in range(8))
-FLOWER_ROUNDS = 5
+FLOWER_ROUNDS = 4
 """Rounds of two hops each over Flower, some seconds a hop."""
 FILE = """
 rounds = ROUNDS

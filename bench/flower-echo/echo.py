@@ -1,4 +1,4 @@
-"""An empty Flower app: one array goes to a node and back, again and again, to one node after the other."""
+"""An empty Flower app: an array goes to a node and back, again and again, to one node after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from flwr.serverapp import Grid, ServerApp
 
 
 def answer(message: Message, context: Context) -> Message:
-    return Message(message.content, reply_to=message)
+    """Other numbers, for Flower does not send again what the other side has."""
+    model = message.content["arrays"]["model"].numpy()
+    return Message(RecordDict({"arrays": ArrayRecord({"model": Array(model + 1)})}), reply_to=message)
 
 
 def relay(grid: Grid, context: Context) -> None:
