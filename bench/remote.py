@@ -68,12 +68,12 @@ def main() -> None:
         os.execvpe("unshare", ["unshare", "-Urn", sys.executable, *sys.argv], os.environ | {INSIDE: "1"})
     with tempfile.TemporaryDirectory(prefix="fedrelay-hops-") as name, line(asked.delay) as ends:
         table = measured(Path(name), asked.rounds, ends)
-        if asked.flower:
-            table += "\n\n" + over_flower(Path(name))
-    print(table)
+        flower = over_flower(Path(name)) if asked.flower else ""
+    print(table, flower, sep="\n\n")
     if asked.page is not None:
         place = f"hops at {asked.delay:g} ms" if asked.delay else "hops"
-        asked.page.write_text(filled(asked.page.read_text(encoding="utf-8"), {place: table}), encoding="utf-8")
+        found = {place: table, **({"hops over Flower": flower} if flower else {})}
+        asked.page.write_text(filled(asked.page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 @dataclass(frozen=True)
