@@ -4,7 +4,9 @@ from fedrelay.system import startup  # noqa: F401 (first: Ctrl-C while all this 
 
 # isort: split
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+# Whoever checks types takes this name for true. Imported from typing, it makes mypy 2.4 fail when it checks again.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from fedrelay import (
