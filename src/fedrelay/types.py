@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from fedrelay.algorithms.privacy import Privacy
     from fedrelay.data.examples import Store
     from fedrelay.data.federation import ClientData, Sent
     from fedrelay.plans.sampling import Sampler, Usually
@@ -142,6 +143,8 @@ class Visit:
     """Which of several trainings of this visit it is: their random numbers differ."""
     place: Place | None = None
     """Where a long visit keeps how far it is; None: it need not."""
+    secret: int | None = None
+    """What a real client's noise derives from, and nobody else knows; None: the seed, in a simulation."""
 
     def weights(self, vector: Vector) -> Vector:
         """The trainable part of a model's vector."""
@@ -221,6 +224,8 @@ class State:
     """Among how many groups the chains of the last round were drawn."""
     slots: int = 1
     """How many batons it had chains for, those that were lost among them."""
+    releases: tuple[int, ...] = ()
+    """Where there is privacy: how often every client has told something that noise hides."""
     described: tuple[Any, ...] = ()
     """What it took to describe clients before the coming round, as it will be counted in that round."""
     joined: tuple[int, ...] = ()
@@ -267,6 +272,10 @@ class Work(ABC):
     def reads_global(self) -> bool:
         """Whether a client needs the model of the last merge besides the one it gets (`LAST_GLOBAL` in shared)."""
         return False
+
+    def describing(self, work: Work, /) -> Work:
+        """How a client that does this work describes its data by that one: as it is, or with noise."""
+        return work
 
     @property
     def brief(self) -> tuple[Work, float]:
@@ -474,7 +483,7 @@ class Algorithm:
     Without a barrier a merge waits for every chain. `pooled` marks the reference that sees all data as one client.
     `relayed`: what one client of a chain sends to the next goes through the server. `serverless`: there is none, and
     batons stay with clients. `predictor` says how the result predicts; None: as one model, the mean of the batons.
-    `threat` says who attacks, and how; None: everybody is honest.
+    `threat` says who attacks, and how; None: everybody is honest. `privacy` is what the noise in the update promises.
     """
 
     plan: Plan
@@ -486,6 +495,7 @@ class Algorithm:
     serverless: bool = False
     predictor: Callable[[State], Predictor] | None = None
     threat: Threat | None = None
+    privacy: Privacy | None = None
 
 
 class Engine(ABC):

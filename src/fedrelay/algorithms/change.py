@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from fedrelay.algorithms.defence import Defence, defended
+from fedrelay.algorithms.privacy import Privacy, made_private
 from fedrelay.errors import BadInput
 from fedrelay.merges import Every, Mean, WithAbsent
 from fedrelay.plans import Singles
@@ -75,6 +76,7 @@ def method(
     merge: Merge | None = None,
     private: str | tuple[str, ...] | None = None,
     defence: Defence | None = None,
+    privacy: Privacy | None = None,
 ) -> Algorithm:
     """FedAvg with these changes: an algorithm that any engine can run.
 
@@ -88,6 +90,7 @@ def method(
         private: parts of the model that never leave a client: "norm" (normalisation layers), "head" (the last layer),
             or patterns for the names of parameters. Every client then has a model of its own.
         defence: what is done inside chains against clients that lie.
+        privacy: noise at the clients, and what it promises.
     """
     refuse_strangers(changes, local, merge)
     named = (private,) if isinstance(private, str) else tuple(private or ())
@@ -112,6 +115,7 @@ def method(
         predictor=change.predictor,
     )
     check(algorithm, inner)
+    algorithm = algorithm if privacy is None else made_private(algorithm, privacy)
     return algorithm if defence is None else defended(algorithm, defence)
 
 

@@ -51,6 +51,11 @@ def defended(algorithm: Algorithm, defence: Defence) -> Algorithm:
         raise BadInput(f"defence is for chains of clients around a server, and this method {why}")
     if checks or defence.agreement is not None:
         refuse_slots(algorithm, "tolerance" if checks else "agreement")
+    if checks and algorithm.privacy is not None and algorithm.privacy.noise:
+        raise BadInput(
+            "whether a client goes on with a model depends on its examples, and noise does not hide that: leave out "
+            "tolerance, or privacy"
+        )
     if checks and isinstance(algorithm.update, AtHome):
         raise BadInput(
             "tolerance compares whole models on a client's examples, and here parts of them stay at home: leave out "

@@ -26,6 +26,7 @@ from fedrelay.engines import ENGINES, Auto, bits
 from fedrelay.errors import BadInput, within
 from fedrelay.models import MODELS
 from fedrelay.runs.latency import Latency
+from fedrelay.runs.ledger import check_budget
 from fedrelay.runs.loop import adapted, check_rounds
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
@@ -195,6 +196,7 @@ def build(
         resolved_data = part["data"]
     algorithm, resolved_algorithm = build_method(with_fraction(resolved_algorithm, len(federation)), local)
     algorithm = replace(algorithm, merge=algorithm.merge.with_root(federation.validation))
+    check_budget(algorithm, federation.sizes, numbers["rounds"])
     if evaluate.on == "validation" and federation.validation_rows is None:
         raise BadInput("[evaluate].on is validation, but nothing is held out for it: say [data] validation = 0.1")
     clients = federation

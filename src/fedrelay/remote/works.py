@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 from fedrelay.plans.sampling.target import Census
-from fedrelay.types import Algorithm, Work
+from fedrelay.types import Algorithm, Trait, Work
 from fedrelay.visits.own_test import own_test_of
 
 UPDATE, TEST = "update", "test"
@@ -16,7 +16,8 @@ def works_of(algorithm: Algorithm) -> dict[str, Work]:
     """All that clients can be asked to do by this method: its update, a test of the model on what they have held out,
     and the works in its plan by their place."""
     always = {UPDATE: algorithm.update, TEST: own_test_of(algorithm.update), "census": Census()}
-    return {**always, **dict(_inside(algorithm.plan, "plan"))}
+    planned, told = _inside(algorithm.plan, "plan"), algorithm.update.describing
+    return {**always, **{name: told(work) if isinstance(work, Trait) else work for name, work in planned}}
 
 
 def _inside(part: object, place: str) -> Iterator[tuple[str, Work]]:

@@ -157,7 +157,7 @@ def costs(runs: Sequence[Run], against: Against = Against()) -> list[Column]:
     times = [next(reversed(measures.clock(run)), None) for run in runs]
     if any(time is not None for time in times):
         found.insert(-3, Column("Time", "simulated", tuple(map(measures.duration, times))))
-    found += defences(runs)
+    found += defences(runs) + private(runs)
     for title in ("computing", "communication"):
         values = [measures.estimate(run, f"{title}_seconds") for run in runs]
         if any(value is not None for value in values):
@@ -176,6 +176,23 @@ def defences(runs: Sequence[Run]) -> list[Column]:
         if any(value is not None for value in values):
             found.append(Column("Defence", title, tuple(map(measures.count, values))))
     return found
+
+
+def private(runs: Sequence[Run]) -> list[Column]:
+    """What clients have spent of their privacy, where a run has any."""
+    told = [run.rounds[-1].privacy if run.rounds else {} for run in runs]
+    if not any(told):
+        return []
+    epsilons = tuple(
+        measures.NONE if not one else "∞" if one["epsilon"] is None else f"{one['epsilon']:.3g}" for one in told
+    )
+    deltas = tuple(f"{one['delta']:.3g}" if one else measures.NONE for one in told)
+    most = tuple(measures.count(one.get("releases")) for one in told)
+    return [
+        Column("Privacy", "epsilon", epsilons),
+        Column("Privacy", "delta", deltas),
+        Column("Privacy", "most releases of a client", most),
+    ]
 
 
 def parallelism(runs: Sequence[Run], against: Against) -> list[Column]:

@@ -200,6 +200,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
                 "pool",
                 "wire",
                 "defence",
+                "privacy",
             ),
             tree,
         ),

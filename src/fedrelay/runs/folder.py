@@ -132,7 +132,7 @@ SUMMARY_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("messages", "bytes"), directions("total")),
     **dict.fromkeys(("rounds_to", "traffic_to", "time_to"), shares),
     **dict.fromkeys(("relayed", "describing"), part),
-    **dict.fromkeys(("estimates", "clients", "over_clients", "defence", "attacked"), numbers),
+    **dict.fromkeys(("estimates", "clients", "over_clients", "defence", "privacy", "attacked"), numbers),
     **dict.fromkeys(("calibration_error", "mean_loss"), maybe),
     "estimates_to": shares_by_name,
 }
@@ -140,7 +140,7 @@ OLD_SUMMARY: dict[str, Any] = {
     **dict.fromkeys(("final_loss", "jump", "classes", "parallelism", "simulated_seconds", "calibration_error")),
     "mean_loss": None,
     **{key: {} for key in ("rounds_to", "traffic_to", "time_to", "estimates", "estimates_to", "clients")},
-    **{key: {} for key in ("over_clients", "defence", "attacked")},
+    **{key: {} for key in ("over_clients", "defence", "privacy", "attacked")},
     **{key: nothing() for key in ("relayed", "describing")},
     "depth": 0,
     "tested": "",

@@ -95,6 +95,9 @@ class RoundLog:
     attacked: tuple[Hit, ...] = ()
     """Who attacked in it, and where."""
 
+    privacy: Mapping[str, float | None] = field(default_factory=dict)
+    """Where there is privacy, since the run began: the `epsilon` of the client that has spent most (None: without end),
+    its `delta`, and the most `releases` of a client."""
     defence: Mapping[str, float] = field(default_factory=dict)
     """Where chains are defended: how many hops were shortened (`bounded`), models not gone on with (`skipped`), and
     pairs of chains that did not count (`disagreed`)."""
@@ -165,6 +168,8 @@ class Summary:
     """On the test set: the mean of the same tests as `mean`."""
     estimates_to: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """The same as `estimates` when each share of the target was reached: by name, then by share."""
+    privacy: Mapping[str, float | None] = field(default_factory=dict)
+    """After the last round: epsilon, delta, and the most releases of a client."""
     defence: Mapping[str, float] = field(default_factory=dict)
     """What defences inside chains did, over all rounds."""
     over_clients: Mapping[str, float | None] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from fedrelay import seeds
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, DroppedClients, RunFailed
 from fedrelay.merges import Every
-from fedrelay.runs import costs
+from fedrelay.runs import costs, ledger
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import Dropped, RoundLog, Undescribed
 from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcomers
@@ -43,6 +43,7 @@ def train(
     """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
     have a virtual clock. The first clients that are lost raise a warning (`DroppedClients`), and the run goes on."""
     check_rounds(algorithm, rounds)
+    ledger.check_budget(algorithm, engine.sizes, rounds)
     if state is None:
         state = start(algorithm, engine, latency)
     warned = False
@@ -70,6 +71,11 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         raise BadInput(
             "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
         )
+    if engine.prepared is not None and algorithm.privacy is not None and algorithm.privacy.noise:
+        raise BadInput(
+            "clients tell statistics of their tables, so that columns can be prepared, and no noise hides them: "
+            "bring data that is prepared already, or leave privacy out"
+        )
     merge = algorithm.merge.fitted(engine.task, engine.seed)
     threat = None if algorithm.threat is None else algorithm.threat.fitted(engine.task)
     engine.remember(0, {})
@@ -77,7 +83,8 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
     joined = tuple(engine.joined())
     sizes, joined = joined or engine.sizes, joined if 0 in joined else ()
-    survey = ClientSurvey(engine, params, pace, home=algorithm.update.at_home(engine.task), joined=joined)
+    update = algorithm.update
+    survey = ClientSurvey(engine, params, pace, home=update.at_home(engine.task), joined=joined, update=update)
     memo = algorithm.plan.init(survey, sizes, seeds.rng(engine.seed, "plan"))
     shared, server = merge.init(params, len(engine.sizes))
     return State(
@@ -141,10 +148,12 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     merged = merging(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
         raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
+    releases = released(algorithm, engine, state, planned.chains)
     there = {report.client for outcome in outcomes for report in outcome.reports}
     sent = costs.exchanged(exchanges, model, home)
     log = replace(
         log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home) + sent),
+        privacy=ledger.spent(algorithm, releases, engine.sizes),
         defence={**told_of_defences(outcomes), **merging.tells(known, ready)},
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
         groups=planned.groups,
@@ -155,9 +164,18 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         seconds=time.perf_counter() - began,
         attacked=hits_of(hops, outcomes),
     )
-    after = replace(merged, round=round, log=log, participants=tuple(sorted(there)), described=())
+    after = replace(merged, round=round, log=log, participants=tuple(sorted(there)), described=(), releases=releases)
     engine.commit(round)
     return after
+
+
+def released(algorithm: Algorithm, engine: Engine, state: State, chains: Sequence[Chain]) -> tuple[int, ...]:
+    """How often every client has released something by the end of this round; nothing is counted without privacy."""
+    if algorithm.privacy is None:
+        return ()
+    clients = len(engine.sizes)
+    before = state.releases or (ledger.traits_in(algorithm.plan),) * clients
+    return ledger.added(before, chains, clients)
 
 
 def shared_with(update: Work, state: State) -> Tree:

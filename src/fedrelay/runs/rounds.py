@@ -88,7 +88,8 @@ class Lines:
 def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
-    for key in ("sampling", "undescribed", "kept", "joined", "wire", "pool", "over_clients", "attacked", "defence"):
+    optional = ("sampling", "undescribed", "kept", "joined", "wire", "pool", "over_clients", "attacked", "defence")
+    for key in (*optional, "privacy"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -184,7 +185,7 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe),
     **dict.fromkeys(("messages", "bytes"), directions()),
     **dict.fromkeys(("relayed", "describing"), part),
-    **dict.fromkeys(("sampling", "metrics", "over_clients", "defence"), numbers),
+    **dict.fromkeys(("sampling", "metrics", "over_clients", "defence", "privacy"), numbers),
     "drops": lost("client", "chain", "hop"),
     **dict.fromkeys(("kept", "joined"), listed),
     "undescribed": lost("client"),

@@ -125,6 +125,7 @@ def summarise(
         best=headline.best(tested),
         final=tested[-1] if tested else None,
         mean_loss=evaluate.mean(logs, "loss"),
+        privacy=logs[-1].privacy if logs else {},
         defence=counted([log.defence for log in logs]),
         over_clients=logs[-1].over_clients if logs else {},
         estimates_to={} if estimate is None else estimated_to(until, estimate),

@@ -32,6 +32,8 @@ class ClientSurvey:
     joined: Sequence[int] = ()
     """As in a state: empty if all have."""
     told: Mapping[str, Mapping[int, Report]] = field(default_factory=dict)
+    update: Work | None = None
+    """What clients do in rounds: it says whether they tell of their data as it is."""
 
     @property
     def task(self) -> Task:
@@ -44,6 +46,7 @@ class ClientSurvey:
     def __call__(self, work: Work, /) -> Iterator[Report | Drop]:
         if isinstance(work, Trait) and self.home:
             check_private(work, self.home, self.task)
+        work = work if self.update is None else self.update.describing(work)
         known = dict(self.told.get(repr(work), {}))
         asked = [client for client in self.clients if client not in known]
         answers = self._asked(work, asked) if asked else iter(())
@@ -104,7 +107,9 @@ def with_newcomers(algorithm: Algorithm, engine: Engine, state: State) -> State:
     if sizes == state.joined:
         return state
     home = algorithm.update.at_home(engine.task)
-    survey = ClientSurvey(engine, engine.task.init(engine.seed), home=home, joined=sizes, told=state.told)
+    survey = ClientSurvey(
+        engine, engine.task.init(engine.seed), home=home, joined=sizes, told=state.told, update=algorithm.update
+    )
     memo = algorithm.plan.grown(state, survey, sizes, seeds.rng(engine.seed, "plan"))
     return replace(
         state,

@@ -19,6 +19,7 @@ from typing import Any
 
 from fedrelay.algorithms import method
 from fedrelay.algorithms.defence import Defence
+from fedrelay.algorithms.privacy import Privacy
 from fedrelay.config import catalogue, experiment, schema
 from fedrelay.config.choices import CHOICES
 from fedrelay.config.federation import OPTIONS
@@ -226,7 +227,7 @@ def algorithm() -> list[str]:
     return [*parts, "By name, besides these:", *named("algorithms")]
 
 
-TABLES: dict[str, type] = {"defence": Defence}
+TABLES: dict[str, type] = {"defence": Defence, "privacy": Privacy}
 """Keys of [algorithm] that are tables of their own."""
 
 

@@ -69,6 +69,25 @@ def in_chunks(row: Row, order: torch.Tensor, several: int, draw: np.random.Gener
             yield part, targets, rows_in(targets)
 
 
+def poisson(
+    client: ClientData, rate: float, steps: int, in_pass: int, draw: np.random.Generator
+) -> Iterator[Iterator[Batch]]:
+    """The batches of one visit, so many in a pass: every example is in each with the same probability, whatever else
+    is. A batch may be empty."""
+
+    def drawn(count: int) -> Iterator[Batch]:
+        for _ in range(count):
+            positions = torch.from_numpy(np.flatnonzero(draw.random(client.size) < rate))
+            if len(positions):
+                x, y = client.take(positions, draw if client.examples.draws else None)
+                yield x, y, len(positions)
+            else:
+                yield torch.empty(0), torch.empty(0), 0
+
+    for done in range(0, steps, in_pass):
+        yield drawn(min(in_pass, steps - done))
+
+
 def side_by_side(rows: Sequence[Row]) -> Iterator[tuple[int, Iterator[Batch]]]:
     """How many rows are still going on, and their next batches; those with most steps must come first."""
     examples = rows[0].client.examples

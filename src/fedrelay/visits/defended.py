@@ -41,6 +41,9 @@ class Defended(Work):
     def guard(self) -> float | None:
         return self.work.guard
 
+    def describing(self, work: Work, /) -> Work:
+        return self.work.describing(work)
+
     @property
     def brief(self) -> tuple[Work, float]:
         work, longer = self.work.brief

@@ -11,11 +11,9 @@ from fedrelay.errors import BadInput, within
 from fedrelay.tasks import PRIVATE, Task
 from fedrelay.types import Baton, Report, Result, Tree, Vector, Visit, Work
 from fedrelay.vectors import is_finite
+from fedrelay.visits.places import Places, between, without
 from fedrelay.visits.terms import Effect, Term
 from fedrelay.visits.training import Training
-
-Places = Sequence[slice]
-"""Where in a vector."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,9 @@ class AtHome(Work):
     @property
     def guard(self) -> float | None:
         return self.work.guard
+
+    def describing(self, work: Work, /) -> Work:
+        return self.work.describing(work)
 
     @property
     def brief(self) -> tuple[Work, float]:
@@ -186,22 +187,3 @@ def with_part(baton: Baton, places: Places, part: Vector) -> Baton:
     for place, values in zip(places, torch.split(part, sizes), strict=True):
         params[place] = values
     return replace(baton, params=params)
-
-
-def without(vector: Vector, places: Places) -> Vector:
-    """The vector with zeros at these places."""
-    public = vector.clone()
-    for place in places:
-        public[place] = 0
-    return public
-
-
-def between(places: Places, size: int) -> tuple[slice, ...]:
-    """The places among the first `size` numbers that are not these."""
-    found, start = [], 0
-    for place in [*places, slice(size, size)]:
-        stop = min(place.start, size)
-        if stop > start:
-            found.append(slice(start, stop))
-        start = max(start, place.stop)
-    return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,8 +15,9 @@ from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.kernels.workspace import BatchLoss, StackedWorkspace, Workspace
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Report, Result, Vector, Visit, Work
+from fedrelay.types import GIVEN, LATER, Baton, Report, Result, Vector, Visit, Work
 from fedrelay.visits import batches
+from fedrelay.visits.noise import PerExample, noise_rng, refuse_buffers
 from fedrelay.visits.schedules import Constant, Schedule
 from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall
 from fedrelay.visits.validation import Epoch, better, held_out, number_held, split, tell_poor_choice
@@ -61,6 +62,8 @@ class Training(Work):
     keep: Literal["last", "best"] = "last"
     validation: float = 0.0
     terms: tuple[Term, ...] = ()
+    per_example: PerExample | None = field(default=None, metadata={GIVEN: True, LATER: True})
+    """Noise in every step, of which privacy at the level of examples is made."""
 
     def __post_init__(self) -> None:
         within("epochs", self.epochs, least=1)
@@ -127,7 +130,17 @@ class Training(Work):
     def adapt(self, task: Task, /) -> Task:
         for term in self.terms:
             task = term.adapt(task)
+        if self.per_example is not None:
+            refuse_buffers(task, ())
         return task
+
+    def describing(self, work: Work, /) -> Work:
+        if self.per_example is not None and self.per_example.noise:
+            raise BadInput(
+                f"{type(work).__name__} tells of all of a client's examples at once, and the noise is in the steps of "
+                'training: group at random, or take level = "client"'
+            )
+        return work
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         held, best = held_out(visit, self.validation) if self.keep == "best" else None, None
@@ -148,15 +161,27 @@ class Training(Work):
         fold = visit.task.parts.by_batch
         _, examples = self.lengths(size, fold=fold)
         with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit)):
-            for number, batch_of in enumerate(batches.alone(self.row(visit)), start=1):
+            for number, batch_of in enumerate(self.drawn(visit), start=1):
                 self.descend(progress, batch_of)
                 seen = min(number * size, examples)
                 steps, kept = self.steps_for(seen, size, fold=fold), progress.optimiser.momentum
                 yield Epoch(number, steps, seen, float(progress.losses), kept if self.carries else None)
 
+    def drawn(self, visit: Visit) -> Iterator[Iterator[batches.Batch]]:
+        """The batches of a visit, pass by pass."""
+        if self.per_example is None:
+            return batches.alone(self.row(visit))
+        size, fold = visit.client.size, visit.task.parts.by_batch
+        steps, a_pass = self.lengths(size, fold=fold)[0], in_pass(size, min(self.batch or size, size), fold=fold)
+        return batches.poisson(visit.client, self.rate(size), steps, a_pass, seeds.rng(visit.seed, *labels(visit)))
+
+    def rate(self, size: int) -> float:
+        """The probability with which an example is in a step, where batches are drawn by Poisson sampling."""
+        return min((self.batch or size) / size, 1.0)
+
     def stacks(self, task: Task, /) -> bool:
         """Several visits can be made at once if no term looks at batches, and the network is known."""
-        alike = self.keep == "last" and not self.carries
+        alike = self.keep == "last" and not self.carries and self.per_example is None
         return alike and all(term.stacks for term in self.terms) and task.stacks
 
     def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[Result]:
@@ -186,7 +211,18 @@ class Training(Work):
         lr, optimiser = self.lr * self.schedule(visit.round), self.optimiser(workspace.weights)
         if self.carries and optimiser.momentum is not None:
             optimiser.momentum.copy_(recall(visit.memory, MOMENTUM, workspace.weights))
-        return Progress(workspace, lr, effect, batch_loss(workspace, visit.task, effect), optimiser, losses)
+        loss_of = batch_loss(workspace, visit.task, effect)
+        return Progress(workspace, lr, effect, loss_of, optimiser, losses, self.private_gradient(workspace, visit))
+
+    def private_gradient(self, workspace: Workspace | StackedWorkspace, visit: Visit) -> BatchLoss | None:
+        """What fills a workspace's gradient from a batch where there is noise in every step; None if there is none."""
+        private = self.per_example
+        if private is None:
+            return None
+        assert isinstance(workspace, Workspace)
+        rng, size = noise_rng(visit), visit.client.size
+        batch = min(self.batch or size, size)
+        return lambda x, y: private.differentiate(workspace, visit.task, x, y, batch=batch, rng=rng)
 
     def descend(self, progress: Progress, some: Iterable[batches.Batch]) -> None:
         """THE loop. It does not know whether it trains one model or several: everything acts on rows as on vectors."""
@@ -196,6 +232,7 @@ class Training(Work):
         # An optimiser that scales number by number would make steps of full length of mere rounding.
         exact = self.plain_steps(1) is None
         changed = force is not None or progress.loss_of is not None or effect.uphill or self.clip is not None
+        changed = changed or progress.private is not None
         plain = self.plain and not (changed or effect.held or effect.guides)
         still = [(weights[..., place], weights[..., place].clone()) for place in effect.held]
         for x, y, count in some:
@@ -227,7 +264,8 @@ class Training(Work):
         _, examples = self.lengths(
             size, fold=visit.task.parts.by_batch
         )  # all that were worked on, also those after the best epoch
-        report = Report(visit.client.id, examples, {"loss": epoch.losses / epoch.examples}, uplink)
+        told = {} if self.per_example and self.per_example.noise else {"loss": epoch.losses / epoch.examples}
+        report = Report(visit.client.id, examples, told, uplink)
         return Baton(params, baton.weight + size), memory, report
 
     def without_held_out(self, visit: Visit) -> Visit:
@@ -284,6 +322,8 @@ class Progress:
     optimiser: Optimiser
     losses: torch.Tensor
     """The sums, over all examples so far."""
+    private: BatchLoss | None = None
+    """What fills the gradient from a batch, where it is made of single examples' gradients and noise."""
 
     def first(self, rows: int) -> Progress:
         """The first rows of a stack alone."""
@@ -320,6 +360,8 @@ def batch_loss(workspace: Workspace | StackedWorkspace, task: Task, effect: Effe
 def differentiate(progress: Progress, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Fill the workspace's gradient from a batch and return the loss at the weights themselves."""
     workspace, uphill = progress.workspace, progress.effect.uphill
+    if progress.private is not None:
+        return progress.private(x, y)
     loss = workspace.differentiate(x, y, progress.loss_of)
     if uphill:
         before = workspace.model()

@@ -70,6 +70,8 @@ class Visitor:
     seed: int
     works: Mapping[str, Work]
     memory: MemoryFolder
+    secret: int | None = None
+    """What its noise derives from; None: the seed of the run, which others know."""
     workspaces: Workspaces = field(init=False)
     _params: Vector | None = field(default=None, init=False)
     _shared: Tree = field(default_factory=dict, init=False)
@@ -105,7 +107,8 @@ class Visitor:
         began = time.perf_counter()
         with operator_threads(1):
             visit = Visit(
-                *(self.data, self.task, memory, self._shared, request.round, request.hop, self.seed, self.workspaces)
+                *(self.data, self.task, memory, self._shared, request.round, request.hop, self.seed, self.workspaces),
+                secret=self.secret,
             )
             result = attempt(work, baton, visit)
         if isinstance(result, Drop):
