@@ -71,7 +71,8 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         raise BadInput(
             "this method adds to the model: give the engine the task that run.adapted(algorithm, task) returns"
         )
-    if engine.prepared is not None and algorithm.privacy is not None and algorithm.privacy.noise:
+    told = engine.prepared is not None and any(engine.prepared.messages)
+    if told and algorithm.privacy is not None and algorithm.privacy.noise:
         raise BadInput(
             "clients tell statistics of their tables, so that columns can be prepared, and no noise hides them: "
             "bring data that is prepared already, or leave privacy out"
