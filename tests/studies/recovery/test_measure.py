@@ -9,7 +9,7 @@ import torch
 
 from fedrelay import BadInput, cli, config
 from fedrelay.studies.recovery import measure as measuring
-from fedrelay.studies.recovery import networks
+from fedrelay.studies.recovery import networks, page
 from fedrelay.studies.recovery.measure import (
     OTHERS,
     OWN_IMAGES,
@@ -130,6 +130,13 @@ def test_runs_that_never_had_the_same_accuracy_are_not_compared():
     assert figures_at(SHORT, None) == {"accuracy": None, "visits": None, "fid_received": None, "kid_received": None}
 
 
+def test_the_attack_is_drawn_as_a_line_and_its_controls_as_others_whatever_they_are_called():
+    kinds = ("else", "random", "received")
+    several = Measured("n", 9, 2, tuple(Point(kind, 0, 1, 0.5, 1.0, 1.0, 1) for kind in kinds))
+    drawn = {trace["name"]: trace["line"]["dash"] for trace in page.lines({"run": several}, "fid")["data"]}
+    assert drawn == {"run, received": "solid", "run, random": "dash", "run, else": "dot"}
+
+
 def test_what_was_measured_comes_back_from_plain_data(found):
     assert from_record(json.loads(json.dumps(as_record(found)))) == found
 
@@ -144,16 +151,16 @@ def test_a_run_without_an_attack_is_refused_in_one_line(tmp_path, capsys):
 
 
 def test_the_command_writes_a_page_and_prints_the_distances(run, found, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    given = ["recovery", str(run), "--features", "pixels", "--images", "50", "--out", str(page)]
+    out = tmp_path / "page.html"
+    given = ["recovery", str(run), "--features", "pixels", "--images", "50", "--out", str(out)]
     assert cli.main([*given, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert from_record(printed["run"]) == found
-    text = page.read_text(encoding="utf-8")
+    text = out.read_text(encoding="utf-8")
     assert "Images that client 4 has made" in text
     assert "50 images of each kind, 16 features by no network" in text
     assert cli.main(given) == 2  # nothing is overwritten
     assert cli.main([*given, "--force"]) == 0
     printed = capsys.readouterr().out
     assert f"{found.points[-1].fid:.4g}" in printed
-    assert f"Wrote {page}" in printed.replace("\n", "")
+    assert f"Wrote {out}" in printed.replace("\n", "")

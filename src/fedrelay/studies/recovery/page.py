@@ -101,10 +101,15 @@ def curves(found: Mapping[str, Measured], images: int) -> list[Figure]:
     ]
 
 
+def known_first(kind: str) -> tuple[int, str]:
+    """The attack before its controls, and what a file of somebody else's calls otherwise after them."""
+    return (KINDS.index(kind) if kind in KINDS else len(KINDS)), kind
+
+
 def lines(found: Mapping[str, Measured], what: str) -> Spec:
     data: list[Spec] = []
     for place, (name, one) in enumerate(found.items()):
-        for kind in one.kinds:
+        for number, kind in enumerate(sorted(one.kinds, key=known_first)):
             known = sorted((p.accuracy, getattr(p, what), p.round) for p in one.of(kind) if p.accuracy is not None)
             data.append(
                 {
@@ -114,7 +119,7 @@ def lines(found: Mapping[str, Measured], what: str) -> Spec:
                     "x": [100 * accuracy for accuracy, _, _ in known],
                     "y": [value for _, value, _ in known],
                     "text": [f"round {round}" for _, _, round in known],
-                    "line": {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[KINDS.index(kind) % len(DASHES)]},
+                    "line": {"color": COLOURS[place % len(COLOURS)], "dash": DASHES[number % len(DASHES)]},
                     "hovertemplate": "%{text}: %{y:.4~g} at %{x:.1f} %",
                 }
             )
