@@ -11,9 +11,10 @@ from fedrelay.algorithms.change import Change
 from fedrelay.errors import BadInput
 from fedrelay.merges import Mixing
 from fedrelay.plans import Peers
-from fedrelay.tasks import OneModel, PerClient, Task
+from fedrelay.tasks import OneModel, PerClient
 from fedrelay.types import Baton, Result, State, Visit, Work
 from fedrelay.vectors import blend
+from fedrelay.visits.around import Around
 
 Which: TypeAlias = Literal["mean", "each"] | int
 """What is tested: the mean of the models, every model (and the mean of the figures), or that of one client."""
@@ -58,27 +59,8 @@ class OwnStarts:
 
 
 @dataclass(frozen=True)
-class OwnStart(Work):
+class OwnStart(Around):
     """The work, to which everybody comes with a random model of its own in the first round."""
-
-    work: Work
-
-    @property
-    def keeps(self) -> tuple[str, ...]:
-        return self.work.keeps
-
-    @property
-    def guard(self) -> float | None:
-        return self.work.guard
-
-    def counted(self, size: int, /) -> int:
-        return self.work.counted(size)
-
-    def adapt(self, task: Task, /) -> Task:
-        return self.work.adapt(task)
-
-    def stacks(self, task: Task, /) -> bool:
-        return self.work.stacks(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         return self.work(begun(baton, visit), visit)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedrelay.tasks import OneModel, Task, evaluate
-from fedrelay.types import LAST_GLOBAL, SKIPPED, Baton, Result, Visit, Work
+from fedrelay.types import LAST_GLOBAL, SKIPPED, Baton, Result, Visit
+from fedrelay.visits.around import Around
 
 
 @dataclass(frozen=True)
-class Defended(Work):
+class Defended(Around):
     """Work along a chain whose clients trust one another less.
 
     Args:
@@ -21,42 +22,12 @@ class Defended(Work):
             of the last global model goes on from the last global model, and what the chain had gathered is lost.
     """
 
-    work: Work
     bound: float | None = None
     tolerance: float = math.inf
 
     @property
-    def keeps(self) -> tuple[str, ...]:
-        return self.work.keeps
-
-    @property
-    def reads_model(self) -> bool:
-        return self.work.reads_model
-
-    @property
     def reads_global(self) -> bool:
         return self.tolerance < math.inf
-
-    @property
-    def guard(self) -> float | None:
-        return self.work.guard
-
-    def describing(self, work: Work, /) -> Work:
-        return self.work.describing(work)
-
-    @property
-    def brief(self) -> tuple[Work, float]:
-        work, longer = self.work.brief
-        return replace(self, work=work), longer
-
-    def counted(self, size: int, /) -> int:
-        return self.work.counted(size)
-
-    def adapt(self, task: Task, /) -> Task:
-        return self.work.adapt(task)
-
-    def at_home(self, task: Task, /) -> tuple[slice, ...]:
-        return self.work.at_home(task)
 
     def stacks(self, task: Task, /) -> bool:
         return not self.reads_global and self.work.stacks(task)

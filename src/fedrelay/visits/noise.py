@@ -15,6 +15,7 @@ from fedrelay.kernels.per_example import clipped_sum
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.tasks import Task
 from fedrelay.types import Baton, Report, Result, Trait, Vector, Visit, Work
+from fedrelay.visits.around import Around
 from fedrelay.visits.places import between, without
 
 
@@ -46,48 +47,21 @@ class PerExample:
 
 
 @dataclass(frozen=True)
-class Noised(Work):
+class Noised(Around):
     """Work whose change of the model is made no longer than `clip`, and gets Gaussian noise of deviation `noise * clip`
     before it leaves the client. Nothing else leaves it: no loss, and nothing besides the model.
 
     A trait is made no longer than `trait_clip` and gets noise in the same way.
     """
 
-    work: Work
     clip: float
     noise: float
     trait_clip: float = 1.0
-
-    @property
-    def keeps(self) -> tuple[str, ...]:
-        return self.work.keeps
-
-    @property
-    def reads_model(self) -> bool:
-        return self.work.reads_model
-
-    @property
-    def guard(self) -> float | None:
-        return self.work.guard
-
-    @property
-    def brief(self) -> tuple[Work, float]:
-        work, longer = self.work.brief
-        return replace(self, work=work), longer
-
-    def counted(self, size: int, /) -> int:
-        return self.work.counted(size)
 
     def adapt(self, task: Task, /) -> Task:
         task = self.work.adapt(task)
         refuse_buffers(task, self.at_home(task))
         return task
-
-    def at_home(self, task: Task, /) -> tuple[slice, ...]:
-        return self.work.at_home(task)
-
-    def stacks(self, task: Task, /) -> bool:
-        return self.work.stacks(task)
 
     def describing(self, work: Work, /) -> Work:
         return Released(work, self.trait_clip, self.noise) if self.noise else work

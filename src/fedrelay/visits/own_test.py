@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedrelay.errors import BadInput
 from fedrelay.tasks import OneModel, evaluate
 from fedrelay.types import Baton, Report, Result, Visit, Work
+from fedrelay.visits.around import Around
 from fedrelay.visits.private import AtHome
 
 
@@ -31,5 +32,7 @@ class OwnTest(Work):
 
 
 def own_test_of(update: Work) -> OwnTest:
-    """The test that goes with this update."""
+    """The test that goes with this update, whatever is done around it."""
+    while isinstance(update, Around) and not isinstance(update, AtHome):
+        update = update.work
     return OwnTest(update if isinstance(update, AtHome) else None)

@@ -11,6 +11,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.tasks import PRIVATE, Task
 from fedrelay.types import Baton, Report, Result, Tree, Vector, Visit, Work
 from fedrelay.vectors import is_finite
+from fedrelay.visits.around import Around
 from fedrelay.visits.places import Places, between, without
 from fedrelay.visits.terms import Effect, Term
 from fedrelay.visits.training import Training
@@ -45,11 +46,10 @@ class Hold(Term):
 
 
 @dataclass(frozen=True)
-class AtHome(Work):
+class AtHome(Around):
     """Work with a model of which parts stay at home. At arrival they are replaced by the client's own; they stay behind
     at departure, when the model has again what it came with. The first time, that is what a client begins with."""
 
-    work: Work
     private: Private
 
     def __post_init__(self) -> None:
@@ -61,23 +61,9 @@ class AtHome(Work):
         return (*self.work.keeps, PRIVATE)
 
     @property
-    def reads_model(self) -> bool:
-        return self.work.reads_model
-
-    @property
-    def guard(self) -> float | None:
-        return self.work.guard
-
-    def describing(self, work: Work, /) -> Work:
-        return self.work.describing(work)
-
-    @property
     def brief(self) -> tuple[Work, float]:
         work, longer = self.work.brief
         return (self, 1.0) if self.private.first else (AtHome(work, self.private), longer)
-
-    def counted(self, size: int, /) -> int:
-        return self.work.counted(size)
 
     def adapt(self, task: Task, /) -> Task:
         task = self.work.adapt(task)
@@ -92,9 +78,6 @@ class AtHome(Work):
                 f"together: that needs a model with features, and {task.parts.name} has no body and head"
             )
         return places
-
-    def stacks(self, task: Task, /) -> bool:
-        return self.work.stacks(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         own = self.arrived(baton, visit)

@@ -15,6 +15,7 @@ from fedrelay.data.federation import ClientData
 from fedrelay.errors import within
 from fedrelay.tasks import Task
 from fedrelay.types import ATTACKED, Baton, Hop, Result, Tree, Vector, Visit, Work
+from fedrelay.visits.around import Around
 
 SPIED = "spied"
 """In the memory of an attacker: what it keeps for itself."""
@@ -70,13 +71,12 @@ class Attack(ABC):
 
 
 @dataclass(frozen=True)
-class Attacked(Work):
+class Attacked(Around):
     """The work of a round in which these hops attack; all others do it as they would.
 
     What a method keeps at a client or sends besides the model is as the attacker has trained it: only the model lies.
     """
 
-    work: Work
     attack: Attack
     hops: frozenset[Hop]
     chains: int = 1
@@ -85,43 +85,6 @@ class Attacked(Work):
 
     def __post_init__(self) -> None:
         self.attack.check(self.work)
-
-    @property
-    def keeps(self) -> tuple[str, ...]:
-        return self.work.keeps
-
-    @property
-    def reads_model(self) -> bool:
-        return self.work.reads_model
-
-    @property
-    def guard(self) -> float | None:
-        return self.work.guard
-
-    @property
-    def bound(self) -> float | None:
-        return self.work.bound
-
-    @property
-    def reads_global(self) -> bool:
-        return self.work.reads_global
-
-    @property
-    def brief(self) -> tuple[Work, float]:
-        work, longer = self.work.brief
-        return replace(self, work=work), longer
-
-    def counted(self, size: int, /) -> int:
-        return self.work.counted(size)
-
-    def adapt(self, task: Task, /) -> Task:
-        return self.work.adapt(task)
-
-    def at_home(self, task: Task, /) -> tuple[slice, ...]:
-        return self.work.at_home(task)
-
-    def stacks(self, task: Task, /) -> bool:
-        return self.work.stacks(task)
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         return self.left(baton, visit, self.work(baton, self.arrived(visit)))
