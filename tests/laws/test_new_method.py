@@ -64,7 +64,7 @@ def test_the_command_line_lists_it_with_its_parameters_and_those_of_all_methods(
     entry = next(entry for entry in json.loads(capsys.readouterr().out) if entry["name"] == NAME)
     assert entry["about"] == "A spring holds every client to the model that it sent the last time."
     assert entry["parameters"]["strength"] == 0.1
-    assert entry["parameters"].keys() == {"strength", "fraction", "sampler", "merge", "private"}
+    assert entry["parameters"].keys() == {"strength", "fraction", "sampler", "merge", "private", "defence", "privacy"}
     assert cli.main(["list", "algorithms"]) == 0
     assert NAME in capsys.readouterr().out
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from machines import Machine, Site, ticks
@@ -42,9 +43,11 @@ class Soaked:
 
 
 def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
-    """Kill a client or the server whenever `every` more rounds are done, and start it again."""
+    """Kill a client or the server whenever `every` more rounds are done, and start it again: each in turn, in an order
+    that is drawn."""
     path = written(folder, "fedseq+scaffold", "groups = 2", rounds=rounds, checkpoint=5)
-    draw, began = random.Random(seed), time.monotonic()
+    killed = [*(name for name in NAMES if name != SPARED), SERVER]
+    victims, began = cycle(random.Random(seed).sample(killed, len(killed))), time.monotonic()
     assert command(["keys", "make", str(folder / "keys"), "--server", "127.0.0.1", "--clients", ",".join(NAMES)]) == 0
     site, soaked = Site(folder), Soaked(False, -1, dict.fromkeys((*NAMES, SERVER), 0), 0.0)
     try:
@@ -58,7 +61,7 @@ def soak(folder: Path, rounds: int, *, every: int, seed: int = 0) -> Soaked:
             if len(lines_of(folder / "run")) < following:
                 continue
             following = len(lines_of(folder / "run")) + every
-            victim = draw.choice([*(name for name in NAMES if name != SPARED), SERVER])
+            victim = next(victims)
             soaked.kills[victim] += 1
             for name, machine in ((SPARED, clients[SPARED]), (SERVER, server)):
                 watch(name, machine, soaked)

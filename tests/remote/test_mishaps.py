@@ -240,14 +240,14 @@ def test_a_proxy_that_cuts_long_connections_changes_no_bit(site):
     path = written(site.folder, "fedseq+scaffold", "groups = 2", rounds=60, checkpoint=20)
     expected = simulated(path)
     server = served(site, path, *EVERYBODY, "--grace", "60")
-    proxy = CuttingProxy(server.port, seconds=1.0)
+    proxy = CuttingProxy(server.port, most=300_000)
     clients = [joined(site, proxy.port, name) for name in NAMES]
     assert server.wait() == 0, server.said
     found = summary_of(site.folder / "run")
     assert (found["params_sha256"], found["drops"]) == (expected, 0)
     assert proxy.cuts > len(NAMES)
     for client in clients:
-        assert median(away(client.said)) < 1.5  # whoever was let in does not wait longer and longer
+        assert median(away(client.said)) < 4  # whoever was let in does not wait longer and longer
     proxy.close()
 
 

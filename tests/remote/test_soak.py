@@ -8,7 +8,7 @@ from soak import soak
 
 @posix
 def test_kills_of_clients_and_of_the_server_leave_the_model_as_it_is_in_the_simulation(tmp_path):
-    found = soak(tmp_path, 12, every=3, seed=4)
+    found = soak(tmp_path, 24, every=4, seed=4)
     assert found.same
     assert found.drops == 0
     assert found.kills["server"] >= 1
