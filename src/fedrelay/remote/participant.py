@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -109,8 +108,8 @@ class Participant:
         works, seed = works_of(experiment.algorithm), int(experiment.tables["seed"])
         data, share = replace(data, id=number), float(prepared["hold_out"])
         data = own_test_part(data, share, seed=seed) if share else data
-        secret = secrets.randbits(128)  # noise that the server could compute would hide nothing from it
-        return Visitor(data, experiment.task, seed, works, MemoryFolder(home), secret)
+        # Noise that the server could compute would hide nothing from it.
+        return Visitor(data, experiment.task, seed, works, MemoryFolder(home), secretly=True)
 
     @property
     def beside(self) -> str:

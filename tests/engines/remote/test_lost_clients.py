@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from fedrelay.engines.remote import Answered, Broken, Came, Event, Gone, Patienc
 from fedrelay.engines.remote import engine as engine_module
 from fedrelay.engines.remote.engine import Deadlines
 from fedrelay.engines.remote.messages import Done, Failed, Request
-from fedrelay.engines.remote.trees import decode, encode
+from fedrelay.engines.remote.trees import LENGTH, decode, encode
 from fedrelay.types import Baton, Chain, Visit, Work
 
 BAD = 2
@@ -128,6 +129,27 @@ def another_message(request, answer):
     return [Answered(BAD, encode({"is": "done", "ticket": request.ticket, "examples": "many"}))]
 
 
+def no_tree(request, answer):
+    return [Answered(BAD, in_head('{"tree": {"map": [[1]]}, "tensors": []}'))]
+
+
+def without_weight(request, answer):
+    return [Answered(BAD, replace(answer(), weight=math.nan).encoded())]
+
+
+def less_than_nothing(request, answer):
+    return [Answered(BAD, replace(answer(), weight=-1e6).encoded())]
+
+
+def for_ever(request, answer):
+    return [Answered(BAD, replace(answer(), seconds=10**400).encoded())]
+
+
+def in_head(text: str) -> bytes:
+    """A message of this head alone."""
+    return len(text).to_bytes(LENGTH, "little") + text.encode()
+
+
 def too_long(request, answer):
     return [Broken(BAD, "sent 3 bytes at once, and 2 are the most")]
 
@@ -142,6 +164,10 @@ FAULTS = {
     tells_nonsense: "sent 'x', which is not finite",
     no_message: "sent an answer that cannot be read",
     another_message: "sent an answer that cannot be read: 'examples' is a str",
+    no_tree: "sent an answer that cannot be read: its tree cannot be read",
+    without_weight: "'weight' is nan, and not from 0 to",
+    less_than_nothing: "'weight' is -1000000.0, and not from 0 to",
+    for_ever: "'seconds' is 1000",
     too_long: "sent 3 bytes at once",
 }
 
@@ -181,6 +207,17 @@ def test_a_client_that_was_late_is_not_listened_to_and_is_used_again_when_it_has
     assert [len(outcome.dropped) for outcome in outcomes] == [0, 0]
     expected = list(Inline(world[1], task, 1).run(algorithm.update, chains_from(task), {}, 2))
     assert torch.equal(outcomes[0].baton.params, expected[0].baton.params)
+
+
+@pytest.mark.parametrize("bad", [Broken(BAD, "sent too much"), Answered(BAD, b"nonsense")])
+def test_a_late_client_whose_answer_cannot_be_used_is_used_again_all_the_same(bad, world, tmp_path):
+    algorithm, _, task = world
+    engine, _ = run_with(world, tmp_path, hangs, Patience(deadline=5.0, grace=0.0))
+    assert BAD in engine.late
+    engine.patience = engine.deadlines._patience = Patience()
+    engine.wire.events.append(bad)
+    outcomes = list(engine.run(algorithm.update, chains_from(task), {}, 2))
+    assert [len(outcome.dropped) for outcome in outcomes] == [0, 0]
 
 
 @pytest.mark.parametrize("answered", [True, False])

@@ -121,6 +121,9 @@ class Held:
 
 KINDS: dict[str, type[Done] | type[Failed]] = {"done": Done, "failed": Failed}
 
+MOST = 10**15
+"""No number of examples, rounds or seconds is larger."""
+
 CHECKS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("ticket", "work", "becomes", "reason"), (str,)),
     **dict.fromkeys(("round", "hop", "examples"), (int,)),
@@ -156,6 +159,8 @@ def _made(kind: Any, tree: Mapping[str, Any]) -> Any:
     for name, value in fields.items():
         if name not in CHECKS or not isinstance(value, CHECKS[name]):
             raise Malformed(f"{name!r:.40} is a {type(value).__name__}")
+        if isinstance(value, int | float) and not 0 <= value <= MOST:
+            raise Malformed(f"{name!r:.40} is {value!s:.40}, and not from 0 to {MOST:.0e}")
     try:
         return kind(**fields)
     except TypeError as error:

@@ -174,6 +174,7 @@ class Relaying:
             return
         pending = self.pending.get(event.client)
         if isinstance(event, Broken):
+            self._engine.late.pop(event.client, None)  # it has answered, if badly
             if pending is not None:
                 self._end(pending, event.reason)
         elif isinstance(event, Gone):
@@ -193,6 +194,7 @@ class Relaying:
         try:
             answer = answer_of(event.message)
         except Malformed as error:
+            engine.late.pop(event.client, None)
             if pending is not None:
                 self._end(pending, f"sent an answer that cannot be read: {error}")
             return

@@ -62,7 +62,9 @@ def decode(message: bytes | bytearray | memoryview) -> Any:
         raise Malformed(f"its head cannot be read ({type(error).__name__}: {error!s:.100})") from None
     try:
         return _tree(plain, _tensors(view, LENGTH + length, facts), 0)
-    except (KeyError, TypeError, IndexError) as error:
+    except Malformed:
+        raise
+    except (KeyError, TypeError, IndexError, ValueError) as error:
         raise Malformed(f"its tree cannot be read ({type(error).__name__}: {error!s:.100})") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,8 +71,9 @@ class Visitor:
     seed: int
     works: Mapping[str, Work]
     memory: MemoryFolder
-    secret: int | None = None
-    """What its noise derives from; None: the seed of the run, which others know."""
+    secretly: bool = False
+    """Whether its noise is of numbers that nobody else knows, other ones at every visit: whoever asks twice for one
+    would else take the noise away. If not, it derives from the seed of the run."""
     workspaces: Workspaces = field(init=False)
     _params: Vector | None = field(default=None, init=False)
     _shared: Tree = field(default_factory=dict, init=False)
@@ -108,7 +110,7 @@ class Visitor:
         with operator_threads(1):
             visit = Visit(
                 *(self.data, self.task, memory, self._shared, request.round, request.hop, self.seed, self.workspaces),
-                secret=self.secret,
+                secret=secrets.randbits(128) if self.secretly else None,
             )
             result = attempt(work, baton, visit)
         if isinstance(result, Drop):
