@@ -20,7 +20,7 @@ demo: setup ## compare fedavg, fedcyclic and fedseq on real digits, one class pe
 	$(BIN)/fedrelay demo
 
 test: check ## the checks, then all tests
-	OMP_NUM_THREADS=1 XDG_CACHE_HOME="$(CURDIR)/.test_cache" $(BIN)/python -m pytest -n 2 --dist loadfile --basetemp=.tmp_cache
+	OMP_NUM_THREADS=1 XDG_CACHE_HOME="$(CURDIR)/.test_cache" $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --basetemp=.tmp_cache
 
 datasets: setup ## fedavg and fedseq on CIFAR-10, FEMNIST, Shakespeare and PACS, from DATA=folder (about half an hour)
 	for name in cifar10 femnist shakespeare pacs; do \
