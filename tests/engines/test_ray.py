@@ -404,7 +404,8 @@ def test_a_run_on_a_cluster_of_its_own_that_is_stopped_goes_on_inline_to_the_sam
     for attempt in range(ATTEMPTS):
         out = tmp_path / f"out-{attempt}"
         process = begun(out, {"RAY_TMPDIR": str(folder), "HOME": str(home), "FEDRELAY_CORES": "1"})
-        while process.poll() is None and lines(out / "rounds.jsonl") < 2:
+        until = time.monotonic() + PATIENCE
+        while process.poll() is None and lines(out / "rounds.jsonl") < 2 and time.monotonic() < until:
             time.sleep(0.05)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)  # as a terminal would: its whole group hears it

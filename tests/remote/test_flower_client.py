@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import machines
 import pytest
@@ -14,7 +15,7 @@ from needs import posix
 
 from fedrelay.engines.remote.trees import decode, encode
 from fedrelay.errors import BadInput
-from fedrelay.remote.flower import calling
+from fedrelay.remote.flower import calling, client
 from fedrelay.remote.flower.node import Node
 from fedrelay.remote.flower.records import Parcel
 from fedrelay.remote.flower.resident import left
@@ -57,6 +58,14 @@ def test_a_process_answers_message_after_message_and_gives_way_to_one_of_another
         calling.asked(replace(node, policy=str(tmp_path / "nowhere.toml")), WELCOME)  # it ends the one before it
     ended(second["pid"])
     assert [path.name for path in tmp_path.rglob("process.json")] == []
+
+
+def test_the_server_is_not_told_of_files_of_a_client_that_cannot_take_part(tmp_path, caplog):
+    nowhere = tmp_path / "nowhere.toml"
+    started = {"name": "north", "home": str(tmp_path / "north"), "policy": str(nowhere)}
+    found = client._answer(WELCOME, SimpleNamespace(node_config=started, run_config={}))
+    assert found.declined == "north: it cannot use its data or its disk as this run needs them; its own log says why"
+    assert str(nowhere) in caplog.text
 
 
 def test_who_has_left_is_not_worked_for():

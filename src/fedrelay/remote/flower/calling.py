@@ -40,7 +40,7 @@ def asked(node: Node, parcel: Parcel) -> bytes:
         try:
             return connection.recv_bytes()
         except (EOFError, OSError):
-            raise RuntimeError(f"its process has ended in the middle of it; see {Path(node.home) / LOG}") from None
+            raise RuntimeError(f"its process has ended in the middle of it; {LOG} in its home says more") from None
 
 
 def _found(node: Node) -> Connection[Any, Any] | None:

@@ -14,20 +14,28 @@ from fedrelay.errors import BadInput
 from fedrelay.remote.flower.calling import asked
 from fedrelay.remote.flower.node import Node, node_of
 from fedrelay.remote.flower.records import Parcel, packed, unpacked
+from fedrelay.remote.policy import told_of
 
 LOG = logging.getLogger("fedrelay")
 
 
 def answer(message: Message, context: Context) -> Message:
     """What the client answers, or why it does not take part."""
-    parcel = unpacked(message.content)
+    return Message(packed(_answer(unpacked(message.content), context)), reply_to=message)
+
+
+def _answer(parcel: Parcel, context: Context) -> Parcel:
+    """Why it does not take part is told to the server only as far as it names none of the client's files."""
     try:
         node = node_of(context.node_config, context.run_config)
-        found = Parcel(_here(node, parcel) if node.simulated else asked(node, parcel))
+    except BadInput as error:  # of what the node was started with, of which the server knows some
+        LOG.error("this client cannot take part: %s", error)
+        return Parcel(declined=str(error))
+    try:
+        return Parcel(_here(node, parcel) if node.simulated else asked(node, parcel))
     except BadInput as error:
         LOG.error("this client cannot take part: %s", error)
-        found = Parcel(declined=str(error))
-    return Message(packed(found), reply_to=message)
+        return Parcel(declined=f"{node.name}: {told_of(error)}")
 
 
 def _here(node: Node, parcel: Parcel) -> bytes:

@@ -88,7 +88,8 @@ class FlowerWire(Admitting):
                 self._prepare(node)
 
     def attend(self, seconds: float, /) -> None:
-        self._events += self.wait(seconds)
+        found = self.wait(seconds)
+        self._events += found
 
     def send(self, client: int, message: bytes | bytearray, /) -> None:
         node = self._there.get(client)
@@ -204,7 +205,7 @@ class FlowerWire(Admitting):
             if len(parcel.message) > self.largest:
                 raise Malformed(f"sent {len(parcel.message):,} bytes at once, and {self.largest:,} are the most")
             if parcel.declined:
-                raise Refused(parcel.declined)
+                raise Refused(parcel.declined[:500])
             if asked.kind == "visit":
                 self._visited(node, parcel.message)
             elif asked.kind != "refused":
@@ -235,7 +236,9 @@ class FlowerWire(Admitting):
 
     def _came_nearer(self, asked: Asked, tree: Any) -> None:
         """What a node says before it is there."""
-        node, kind = asked.node, tree.get("is") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict):
+            raise Malformed(f"it is a {type(tree).__name__}, and no reply")
+        node, kind = asked.node, tree.get("is")
         if kind == "declined":
             self._refuse(node, f"{tree.get('name')!s:.80}: {tree.get('reason')!s:.500}")
             return
