@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from fedrelay.data.federation import Federation
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import Context, Simulation, operator_threads, relay
+from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
+from fedrelay.types import Chain, Outcome, Tree, Work
 
 MOST_THREADS = 256
 """More than any machine makes use of; a system may fail to start as many as one can write."""
 
 
-class Inline(Engine):
+class Inline(Simulating):
     """Folds a Work along every chain in this process, with `threads` threads inside an operator.
 
     Threads change how an operator rounds, so their number belongs to what makes a run repeatable. Client memories
@@ -37,7 +38,6 @@ class Inline(Engine):
         self.prepared = federation.source.prepared
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
-        self._underway: Underway | None = None
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
@@ -46,22 +46,3 @@ class Inline(Engine):
             with operator_threads(self.threads):
                 outcome = relay(self._simulation, context, chain, self._memory)
             yield outcome
-
-    def keep_in(self, underway: Underway, /) -> None:
-        self._underway = underway
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.federation.names
-
-    def commit(self, round: int, /) -> None:
-        self._memory.commit(round)
-
-    def back_to(self, round: int, /) -> None:
-        self._memory.back_to(round)
-
-    def memories(self) -> tuple[int, Mapping[int, Tree]]:
-        return self._memory.round, self._memory.all()
-
-    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
-        self._memory.restore(memories, round)

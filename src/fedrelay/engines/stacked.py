@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from fedrelay.data.federation import Federation
@@ -11,15 +11,16 @@ from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
+from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
+from fedrelay.types import Chain, Outcome, Tree, Work
 
 ROOM = 1 << 21
 """A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
 
 
-class Stacked(Engine):
+class Stacked(Simulating):
     """Advances up to `rows` chains at once as one computation: equal to inline within 1e-4, relative, after a visit.
 
     Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core. With more than one of
@@ -45,7 +46,6 @@ class Stacked(Engine):
         self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
         self._simulation = Simulation(federation, task, seed)
         self._memory = Memory(memory_limit)
-        self._underway: Underway | None = None
         self._pool = LazyPool(self._simulation)
         self._warned = False
 
@@ -80,25 +80,6 @@ class Stacked(Engine):
             found.update(zip(numbers, outcomes, strict=True))
         for number in range(len(chains)):
             yield found.pop(number)
-
-    def keep_in(self, underway: Underway, /) -> None:
-        self._underway = underway
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.federation.names
-
-    def commit(self, round: int, /) -> None:
-        self._memory.commit(round)
-
-    def back_to(self, round: int, /) -> None:
-        self._memory.back_to(round)
-
-    def memories(self) -> tuple[int, Mapping[int, Tree]]:
-        return self._memory.round, self._memory.all()
-
-    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
-        self._memory.restore(memories, round)
 
     def close(self) -> None:
         """End the workers, if there are any; another round would start new ones."""

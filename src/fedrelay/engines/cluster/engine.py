@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from fedrelay.data.federation import Federation
@@ -14,12 +14,13 @@ from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.dispatch import Bundles, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.relay import Context, Simulation
+from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
+from fedrelay.types import Chain, Outcome, Tree, Work
 
 
-class Ray(Engine):
+class Ray(Simulating):
     """Runs chains on a Ray cluster, in `workers` processes (default: one per CPU), the same bits as inline with one
     thread.
 
@@ -47,7 +48,6 @@ class Ray(Engine):
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
         self._memory = Memory(memory_limit)
-        self._underway: Underway | None = None
         self._workers: ClusterWorkers | None = None
         self._end: weakref.finalize[[], Ray] | None = None
 
@@ -66,25 +66,6 @@ class Ray(Engine):
             )
             self._end = weakref.finalize(self, self._workers.end)  # also at the end of the program
         return self._workers
-
-    def keep_in(self, underway: Underway, /) -> None:
-        self._underway = underway
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.federation.names
-
-    def commit(self, round: int, /) -> None:
-        self._memory.commit(round)
-
-    def back_to(self, round: int, /) -> None:
-        self._memory.back_to(round)
-
-    def memories(self) -> tuple[int, Mapping[int, Tree]]:
-        return self._memory.round, self._memory.all()
-
-    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
-        self._memory.restore(memories, round)
 
     def close(self) -> None:
         """End the workers now; another round would hire new ones. The connection to the cluster lasts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from fedrelay.data.federation import Federation
@@ -11,12 +11,13 @@ from fedrelay.engines.pool.dispatch import Bundles, cores, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation
+from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import within
 from fedrelay.tasks import Task
-from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
+from fedrelay.types import Chain, Outcome, Tree, Work
 
 
-class Pool(Engine):
+class Pool(Simulating):
     """Runs chains in `workers` processes (default: one per core), the same bits as inline with one thread.
 
     Data and models lie in shared memory. A worker that dies is replaced and its chains are run again. Client memories
@@ -40,7 +41,6 @@ class Pool(Engine):
         self.prepared = federation.source.prepared
         self._asked = workers
         self._memory = Memory(memory_limit)
-        self._underway: Underway | None = None
         self._pool = LazyPool(Simulation(federation, task, seed))
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
@@ -52,25 +52,6 @@ class Pool(Engine):
         current = Round(Context(work, shared, round, self._underway), chains)
         pool = self._pool.open(current, min(self.workers, len(chains)))
         yield from dispatch(pool, current, Bundles(chains, self.sizes, self.workers), self._memory)
-
-    def keep_in(self, underway: Underway, /) -> None:
-        self._underway = underway
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self.federation.names
-
-    def commit(self, round: int, /) -> None:
-        self._memory.commit(round)
-
-    def back_to(self, round: int, /) -> None:
-        self._memory.back_to(round)
-
-    def memories(self) -> tuple[int, Mapping[int, Tree]]:
-        return self._memory.round, self._memory.all()
-
-    def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
-        self._memory.restore(memories, round)
 
     def close(self) -> None:
         """End the workers now; another round would start new ones."""
