@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
-__all__ = ["BadInput", "RunFailed", "within"]
+__all__ = ["BadInput", "Diverged", "RunFailed", "within"]
 
 
 class BadInput(ValueError):
@@ -14,6 +14,10 @@ class BadInput(ValueError):
 
 class RunFailed(RuntimeError):
     """A run had to stop; the message names round, clients and reasons; the last good state is kept (exit code 1)."""
+
+
+class Diverged(RunFailed):
+    """A run had to stop because its models did not stay finite, or exploded: nothing around it failed."""
 
 
 class DroppedClients(UserWarning):

@@ -1,1 +1,1 @@
-"""What is asked of the operating system: files that are whole or not there, processes, signals, the terminal."""
+"""What is asked of the operating system: whole files, processes, signals, devices, the terminal."""

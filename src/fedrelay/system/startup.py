@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import PurePath
 from types import FrameType
 
-MODULE = "fedrelay.cli"
+MODULES = ("fedrelay", "fedrelay.cli")
 
 
 def is_command() -> bool:
-    """Whether this process is `fedrelay` or `python -m fedrelay.cli`, and not a program that imports us.
+    """Whether this process is `fedrelay` or `python -m fedrelay`, and not a program that imports us.
 
     Python says "-m" for the program's name as long as it looks for a module and imports the packages around it.
     """
@@ -22,7 +22,7 @@ def is_command() -> bool:
     if "--multiprocessing-fork" in told:  # a process of ours that is told its parent's name
         return False
     if name == "-m":
-        return f"-m{MODULE}" in told or ("-m", MODULE) in pairwise(told)
+        return any(f"-m{module}" in told or ("-m", module) in pairwise(told) for module in MODULES)
     return PurePath(name).name in ("fedrelay", "fedrelay.exe")
 
 
