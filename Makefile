@@ -1,9 +1,11 @@
 # Everything stays inside the checkout, except pip's own cache.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests and studies start many processes: each would compile all of the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test datasets bench attack soak walkthrough check licences dist clean
+.PHONY: help setup demo test docs datasets advice bench attack soak walkthrough check licences dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +24,16 @@ demo: setup ## compare fedavg, fedcyclic and fedseq on real digits, one class pe
 test: check ## the checks, then all tests
 	OMP_NUM_THREADS=1 XDG_CACHE_HOME="$(CURDIR)/.test_cache" $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --basetemp=.tmp_cache
 
+docs: setup ## build the documentation site into site/, which opens from a disk: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 datasets: setup ## fedavg and fedseq on CIFAR-10, FEMNIST, Shakespeare and PACS, from DATA=folder (about half an hour)
 	for name in cifar10 femnist shakespeare pacs; do \
 		$(BIN)/fedrelay compare experiments/data_$$name.toml --out runs/data/$$name $(if $(DATA),--data-dir $(DATA)) || exit 1; \
 	done
+
+advice: setup ## judge `fedrelay advise` on many federations, from DATA=folder, into docs/advise.md (a quarter of an hour of one core)
+	$(BIN)/python -m fedrelay.studies.advise.validate experiments/advise.toml --out runs/advise --page docs/advise.md $(if $(DATA),--data-dir $(DATA))
 
 .peers/ready: bench/speed/peers.txt
 	$(PYTHON) -m venv .peers
@@ -39,8 +47,8 @@ MINUTES ?= 60
 attack: setup ## kills, full disks, damaged files and settings, for MINUTES=60, into docs/reliability.md (Linux)
 	$(BIN)/python attack/run.py --minutes $(MINUTES)
 
-soak: setup ## 200 rounds with real clients, in which they and their server are killed again and again, into docs/deploy.md (some minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 200 --page docs/deploy.md
+soak: setup ## 1,000 rounds with real clients, in which they and their server are killed again and again, into docs/deploy.md (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/remote/soak.py --rounds 1000 --page docs/deploy.md
 
 walkthrough: setup ## docs/deploy.md word for word, between network namespaces (Linux)
 	$(BIN)/python tests/remote/walkthrough.py
@@ -60,5 +68,5 @@ dist: setup ## build the sdist, the wheel from it, and the list of what it is ma
 	$(BIN)/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible --output-file dist/fedrelay.cdx.json
 
 clean: ## remove .venv, caches and build results (runs are kept)
-	rm -rf .venv .peers .*_cache .hypothesis build dist
+	rm -rf .venv .peers .*_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,11 +27,19 @@ def rng(seed: int, *labels: str | int) -> np.random.Generator:
 
 
 @contextmanager
-def torch_seed(seed: int, *labels: str | int) -> Iterator[None]:
-    """Everything inside that draws from torch's global generator (dropout, initial weights) draws from these labels."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(derive(seed, *labels) & (2**63 - 1))
+def torch_seed(seed: int, *labels: str | int, device: torch.device | None = None) -> Iterator[None]:
+    """Everything inside that draws from torch's global generator (dropout, initial weights) draws from these labels; so
+    does what draws from the generator of this device."""
+    number = derive(seed, *labels) & (2**63 - 1)
+    there = None if device is None or device.type == "cpu" else torch.get_device_module(device)
+    before, before_there = torch.get_rng_state(), None if there is None else there.get_rng_state(device)
+    torch.default_generator.manual_seed(number)
+    if there is not None and device is not None:
+        several = getattr(there, "default_generators", None)
+        (there if several is None else several[device.index or 0]).manual_seed(number)
     try:
         yield
     finally:
         torch.set_rng_state(before)
+        if there is not None:
+            there.set_rng_state(before_there, device)

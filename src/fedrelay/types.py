@@ -93,8 +93,8 @@ class Underway(ABC):
         """Keep this in place of what was there, if it is time for it again (or `now`)."""
 
     @abstractmethod
-    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
-        """How far it is, for whoever watches: how many of how many."""
+    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /, clients: Sequence[int] = ()) -> None:
+        """How far it is, for whoever watches: how many of how many, and of a chain who trains after whom."""
 
     def names(self) -> Collection[str]:
         """By which names something may be found, for who sends it to another machine; by default none."""
@@ -108,6 +108,7 @@ class Place:
     underway: Underway
     name: str
     whose: Callable[[], str]
+    clients: tuple[int, ...] = ()
     figures: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def find(self, part: str) -> Tree | None:
@@ -121,7 +122,7 @@ class Place:
     def tell(self, what: str, done: int, of: int) -> None:
         """How far it is, for whoever watches."""
         self.figures[what] = done, of
-        self.underway.tell(self.name, self.figures)
+        self.underway.tell(self.name, self.figures, self.clients)
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ class State:
     """Among how many groups the chains of the last round were drawn."""
     slots: int = 1
     """How many batons it had chains for, those that were lost among them."""
-    releases: tuple[int, ...] = ()
+    releases: Sequence[int] = ()
     """Where there is privacy: how often every client has told something that noise hides."""
     described: tuple[Any, ...] = ()
     """What it took to describe clients before the coming round, as it will be counted in that round."""
@@ -235,6 +236,8 @@ class State:
     """What clients have told in surveys, by the work, then by client: kept as long as others may still join."""
     attackers: tuple[int, ...] = ()
     """The clients that attack in the whole run, where the threat has such."""
+    device: str = "cpu"
+    """What has computed it, by its title: bits are promised on devices of the same one."""
 
 
 Result: TypeAlias = tuple[Baton, Tree, Report]
@@ -286,6 +289,10 @@ class Work(ABC):
         """How many of a client's so many examples count in the weight of a baton."""
         return size
 
+    def at_once(self, size: int, /) -> int:
+        """How many of a client's so many examples are worked on at once, at most."""
+        return size
+
     def adapt(self, task: Task, /) -> Task:
         """The task it needs: this one, one whose model has more, or a refusal. Adapting twice changes nothing."""
         return task
@@ -293,6 +300,11 @@ class Work(ABC):
     def at_home(self, task: Task, /) -> tuple[slice, ...]:
         """Which numbers of the model never leave a client, that keeps its own in its memory."""
         return ()
+
+    def specimen(self, task: Task, /) -> Tree | None:
+        """What a client sends besides the model, by its form alone: tensors of the right type and shape (on torch's
+        device `meta`), and 1.0 for a number above zero. None: not said, so anything will do."""
+        return None
 
     def stacks(self, task: Task, /) -> bool:
         """Whether it can make several visits at once with this model (see `together`)."""
@@ -406,6 +418,11 @@ class Plan(ABC):
         return None
 
     @property
+    def asks_again(self) -> bool:
+        """Whether later rounds make up for one from which nothing came."""
+        return self.rounds is None
+
+    @property
     def laps(self) -> int:
         """How often a chain goes through its clients in a round."""
         return 1
@@ -505,6 +522,8 @@ class Engine(ABC):
     sizes: Sequence[int]
     """The number of examples of every client."""
     seed: int
+    device: torch.device = torch.device("cpu")
+    """Where its models are: batons, what clients keep and what the server merges; others are made like them."""
     prepared: Sent | None = None
     """What clients sent so that their data could be prepared, before there was a model; None: nothing."""
 
@@ -543,6 +562,11 @@ class Engine(ABC):
         """How many examples every client has that has joined so far, and 0 for those that have not; empty: all are
         there from the beginning, as in every simulation. Asked between runs of chains, never in one."""
         return ()
+
+    def why_stop(self, round: int, /) -> str | None:
+        """Why a run stops after this round, from which nothing came (empty: there is no more to say than that); None:
+        it goes on with the model that it has. A simulation would only fail again."""
+        return ""
 
     def measured(self) -> Tree:
         """What real messages since the last time took, as the line of a round has it: nothing in a simulation."""

@@ -122,7 +122,12 @@ def buffers(network: nn.Module) -> Iterator[Buffer]:
 
 def whole_numbers(view: torch.Tensor) -> torch.Tensor:
     """Whole numbers out of a vector; a merge may have made fractions of them."""
-    return (view.double() * MOST).round().long()
+    return (view * MOST).round().long()  # exact: MOST is a power of two
+
+
+def doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64: where the tensor is, or in main memory if its device has no such numbers (Apple's GPUs)."""
+    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
 
 
 def is_finite(vector: Vector) -> bool:
@@ -153,5 +158,5 @@ def sha256(*vectors: Vector) -> str:
     """The fingerprint of the exact bits of a vector, or of several one after another."""
     digest = hashlib.sha256()
     for vector in vectors:
-        digest.update(vector.detach().contiguous().numpy().tobytes())
+        digest.update(vector.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -22,6 +22,7 @@ from fedrelay.algorithms.synthesis import (
 from fedrelay.engines.pool.dispatch import cores
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import Computing
 from fedrelay.merges import merged
 from fedrelay.plans import Once
 from fedrelay.tasks import CrossEntropy, OneModel, Task, Workspaces, unlike
@@ -131,14 +132,16 @@ class Student(Merge):
         server, round = dict(state.server), state.round + 1
         if outcomes:
             # Paper: the student starts anew, and not from what the clients started from.
-            student = self.task.init(seeds.derive(self.seed, "student"))
             models = tuple(outcome.baton.params for outcome in outcomes)
-            server |= {"models": models, "images": None, "velocity": torch.zeros(self.task.layout.trainable)}
+            student = self.task.init(seeds.derive(self.seed, "student")).to(models[0].device)
+            velocity = student.new_zeros(self.task.layout.trainable)
+            server |= {"models": models, "images": None, "velocity": velocity}
         else:
             student = state.batons[0].params
         joined = self.joined or MeanLogits(self.task.classes)
         teacher = Models(self.task, server["models"], joined)
-        with operator_threads(self.threads or cores()), seeds.torch_seed(self.seed, "server", round):
+        drawing = seeds.torch_seed(self.seed, "server", round, device=student.device)
+        with operator_threads(self.threads or cores()), drawing:
             new = self.made(teacher, student, round)
             server["images"] = new if server["images"] is None else torch.cat((server["images"], new))
             taught, server["velocity"] = self.taught(teacher, student, server["images"], server["velocity"])
@@ -156,10 +159,11 @@ class Student(Merge):
     def taught(self, teacher: Models, student: Vector, images: torch.Tensor, velocity: Vector) -> tuple[Vector, Vector]:
         """The student after one pass over all images, and its velocity."""
         assert self.task is not None
-        workspace, scaled, classes = Workspaces(self.task).main, scaling(self.task, MAKER), self.task.classes
+        workspace = Workspaces(self.task, computing=Computing(student.device)).main
+        scaled, classes = scaling(self.task, MAKER), self.task.classes
         workspace.load(student, training=True)
         weights, velocity = workspace.weights, velocity.clone()
-        for rows in torch.split(torch.randperm(len(images)), self.batch):
+        for rows in torch.split(torch.randperm(len(images)).to(images.device), self.batch):
             x = scaled(moved(images[rows].float() / 255))
             with torch.no_grad():
                 wanted = teacher(x)

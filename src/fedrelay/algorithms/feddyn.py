@@ -10,6 +10,7 @@ import torch
 from fedrelay.algorithms.change import Change
 from fedrelay.errors import within
 from fedrelay.merges.mean import change, mean_model, moved, plain_weight
+from fedrelay.tasks import Task
 from fedrelay.types import Merge, Outcome, State, Tree, Vector, Visit
 from fedrelay.visits.terms import Effect, Force, Term, recall
 
@@ -58,6 +59,9 @@ class Dynamic(Term):
         if not self.linear:
             return Effect(Force(self.alpha, received))
         return Effect(Force(self.alpha, received, -recall(visit.memory, "gradient", received)))
+
+    def specimen(self, task: Task, /) -> Tree:
+        return {}
 
     def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         if not self.linear:

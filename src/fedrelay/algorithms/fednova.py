@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from fedrelay.algorithms.change import Change
 from fedrelay.merges.mean import change, mean, moved, weight
+from fedrelay.tasks import Task
 from fedrelay.types import Merge, Outcome, State, Tree, Vector, Visit
 from fedrelay.visits.terms import Term
 
@@ -28,6 +29,10 @@ class CountSteps(Term):
     """The client half: it says how many plain steps it took (‖a‖₁, which momentum makes more than their number)."""
 
     reads_steps: ClassVar[bool] = True
+    sends: ClassVar[bool] = True
+
+    def specimen(self, task: Task, /) -> Tree:
+        return {"steps": 1.0}
 
     def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         return visit.memory, {"steps": steps}

@@ -132,7 +132,7 @@ class OutlierTerm(Term):
         """What the loss of the examples is less by, because of a class that does not count: as published only."""
         there = batch.y != IGNORED
         if self.variant == "intended" or bool(there.all()):
-            return torch.zeros(())
+            return batch.output.new_zeros(())
         each = functional.cross_entropy(batch.output, batch.y, reduction="none")
         return each[there].sum() / there.sum().clamp(min=1) - each.mean()
 
@@ -152,7 +152,7 @@ def check_images(task: Task) -> None:
 
 def to_unknown(output: torch.Tensor, unknown: int) -> torch.Tensor:
     """The loss of answers that should be unknown."""
-    return functional.cross_entropy(output, torch.full((len(output),), unknown))
+    return functional.cross_entropy(output, torch.full((len(output),), unknown, device=output.device))
 
 
 def masked(output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -180,10 +180,11 @@ def harder(
 
 def mixed(network: Network, batch: Batch, unknown: int, draw: np.random.Generator) -> torch.Tensor:
     """The loss of mixtures of two examples of different classes, after the convolutions, that should be unknown."""
-    order, share = torch.from_numpy(draw.permutation(len(batch.y))), float(draw.beta(1, 1))
+    order = torch.from_numpy(draw.permutation(len(batch.y))).to(batch.y.device)
+    share = float(draw.beta(1, 1))
     pairs = torch.nonzero(batch.y != batch.y[order])[:, 0]
     if not len(pairs):
-        return torch.zeros(())
+        return batch.output.new_zeros(())
     extractor, rest = cut(network.body)
     hidden = extractor(batch.x)
     blend = share * hidden[pairs] + (1 - share) * hidden[order[pairs]]

@@ -132,6 +132,16 @@ class Projections(Term):
                 )
         return task
 
+    def specimen(self, task: Task, /) -> Tree:
+        layers, head = layers_of(task)
+        sides = {layer.name: layer.inputs for layer in layers}
+        sent: dict[str, object] = {}
+        if layers:
+            sent["projections"] = {name: torch.empty(side, side, device="meta") for name, side in sides.items()}
+        if head is not None:
+            sent["owned"] = torch.empty(task.outputs, dtype=torch.uint8, device="meta")
+        return sent
+
     def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         layers, head = layers_of(visit.task)
         uplink: dict[str, object] = {}
@@ -156,7 +166,7 @@ def projections(trained: Vector, visit: Visit, layers: Sequence[Layer], *, publi
     finally:
         for hook in hooks:
             hook.remove()
-    found = {name: maker.projection() for name, maker in makers.items()}
+    found = {name: maker.projection().to(trained.device) for name, maker in makers.items()}
     spoiled = next((name for name, projection in found.items() if not is_finite(projection)), None)
     if spoiled is not None:
         raise BadInput(f"the inputs of layer {spoiled} are not finite (a smaller [local] lr may help)")
@@ -170,11 +180,12 @@ class Projector:
         self._module, self._published, self._bias = module, published, layer.bias is not None
         self._ridge = 1e-4 if isinstance(module, nn.Conv2d) else 0.01**0.8
         size = layer.inputs
+        # In main memory: what is inverted wants float64, which not every device has.
         self._seen = torch.eye(size, dtype=torch.float64) if published else torch.zeros(size, size, dtype=torch.float64)
 
     def see(self, module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
         """A hook: a batch is about to go into the layer."""
-        rows = self._rows(args[0].mean(0, keepdim=True))
+        rows = self._rows(args[0].mean(0, keepdim=True)).cpu()
         if self._bias:
             rows = torch.cat((rows, torch.ones(len(rows), 1)), 1)
         if self._published:

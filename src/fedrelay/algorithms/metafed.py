@@ -233,6 +233,9 @@ class CyclicVisit(Work):
     def counted(self, size: int, /) -> int:
         return self.training.counted(size)
 
+    def specimen(self, task: Task, /) -> Tree | None:
+        return self.training.specimen(task)
+
     def adapt(self, task: Task, /) -> Task:
         task = self.training.adapt(task)
         if not self.lessons.reachable:
@@ -274,7 +277,7 @@ class CyclicVisit(Work):
         if self.lessons.reachable and not good:
             good = self.accuracy(baton.params, visit) > self.lessons.threshold
         kept = {key: value for key, value in memory.items() if key != "teacher"}
-        return baton, {**kept, "own": baton.params, "good": torch.tensor([float(good)])}, report
+        return baton, {**kept, "own": baton.params, "good": baton.params.new_tensor([float(good)])}, report
 
     def accuracy(self, params: Vector, visit: Visit) -> float:
         """On the client's validation part; 0 if it is too small to have one."""

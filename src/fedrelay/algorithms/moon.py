@@ -75,5 +75,8 @@ class Contrast(Term):
 
         return Effect(losses=(loss,))
 
+    def specimen(self, task: Task, /) -> Tree:
+        return {}
+
     def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         return {**visit.memory, "previous": trained}, {}

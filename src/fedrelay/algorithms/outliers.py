@@ -37,7 +37,7 @@ def blurred(image: torch.Tensor, draw: Draw) -> torch.Tensor:
     tall, broad = (
         bell(int(draw.choice(sizes)), side, spread) for sizes, side in (((1, 3, 5), height), ((3, 5, 7, 9), width))
     )
-    window = (tall[:, None] * broad[None, :]).to(image.dtype).expand(channels, 1, -1, -1)
+    window = (tall[:, None] * broad[None, :]).to(image).expand(channels, 1, -1, -1)
     edges = (len(broad) // 2, len(broad) // 2, len(tall) // 2, len(tall) // 2)
     around = functional.pad(image[None], edges, mode="reflect")
     return functional.conv2d(around, window, groups=channels)[0]

@@ -64,7 +64,8 @@ def made_private(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
         raise BadInput("the centralised reference has no clients that could be hidden from one another")
     if privacy.level == "example":
         return replace(algorithm, update=by_examples(algorithm.update, privacy), privacy=privacy)
-    refuse_sending(algorithm.update)
+    if privacy.noise:
+        refuse_sending(algorithm.update)
     update = Noised(algorithm.update, privacy.clip, privacy.noise, privacy.trait_clip)
     return replace(algorithm, update=update, privacy=privacy)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from fedrelay.algorithms.change import Change
 from fedrelay.errors import BadInput, within
 from fedrelay.merges.mean import mean_change, moved, plain_weight
-from fedrelay.tasks import EVALUATION_BATCH
+from fedrelay.tasks import EVALUATION_BATCH, Task
 from fedrelay.types import Merge, Outcome, State, Tree, Vector, Visit
 from fedrelay.visits.terms import Effect, Force, Term, recall
 
@@ -42,6 +42,7 @@ class Control(Term):
     """
 
     option: Option = "II"
+    sends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.option not in ("I", "II"):
@@ -62,6 +63,9 @@ class Control(Term):
     def begin(self, received: Vector, visit: Visit, /) -> Effect:
         received = visit.weights(received)
         return Effect(Force(shift=everybodys(received, visit) - recall(visit.memory, "control", received)))
+
+    def specimen(self, task: Task, /) -> Tree:
+        return {"control": torch.empty(task.layout.trainable, device="meta")}
 
     def end(self, received: Vector, trained: Vector, visit: Visit, /, *, steps: float, lr: float) -> tuple[Tree, Tree]:
         received, trained = visit.weights(received), visit.weights(trained)

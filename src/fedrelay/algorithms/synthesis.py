@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedrelay.errors import RunFailed
+from fedrelay.errors import Diverged
 from fedrelay.tasks import Task
 from fedrelay.tasks.images import image_shape, scaling
 from fedrelay.types import Vector
@@ -68,7 +68,8 @@ class Models:
     """Several models of a task, asked together: one network that has each of their numbers in turn, at rest."""
 
     def __init__(self, task: Task, models: Sequence[Vector], joined: Joined) -> None:
-        self._network, self._joined = task.network().eval(), joined
+        self.device = models[0].device
+        self._network, self._joined = task.network().eval().to(self.device), joined
         self._pieces = [task.layout.pieces(model) for model in models]
         self._norms = [module for module in self._network.modules() if isinstance(module, _BatchNorm)]
 
@@ -91,7 +92,7 @@ class Models:
         finally:
             for hook in hooks:
                 hook.remove()
-        return logits, torch.stack(apart).sum() / len(self._pieces) if apart else torch.zeros(())
+        return logits, torch.stack(apart).sum() / len(self._pieces) if apart else x.new_zeros(())
 
     def _one(self, pieces: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = functional_call(self._network, pieces, (x,))
@@ -134,16 +135,17 @@ def made_images(
 ) -> torch.Tensor:
     """A batch of images between 0 and 1: the best that a new generator has made in so many steps. Draws from torch's
     generator."""
-    scaled, generator = scaling(task, MAKER), Generator(image_shape(task, MAKER))
-    z = torch.randn(batch, LATENT).requires_grad_()
-    labels = torch.randint(task.classes, (batch,)).sort().values
+    device = teacher.device  # what is drawn is drawn in main memory, and so the same everywhere
+    scaled, generator = scaling(task, MAKER), Generator(image_shape(task, MAKER)).to(device)
+    z = torch.randn(batch, LATENT).to(device).requires_grad_()
+    labels = torch.randint(task.classes, (batch,)).sort().values.to(device)
     optimiser = torch.optim.Adam([*generator.parameters(), z], lr=LR, betas=BETAS)
     best: torch.Tensor | None = None
     lowest = math.inf
     for _ in range(steps):
         images = generator(z)
         x = scaled(moved(images))
-        taught, apart = teacher.with_statistics(x) if wanted.statistics else (teacher(x), torch.zeros(()))
+        taught, apart = teacher.with_statistics(x) if wanted.statistics else (teacher(x), x.new_zeros(()))
         loss = functional.cross_entropy(taught, labels) + wanted.statistics * apart
         if wanted.boundary:
             loss = loss + wanted.boundary * boundary(taught, student(x))
@@ -153,7 +155,7 @@ def made_images(
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     if best is None:
-        raise RunFailed(f"{where}: no image could be made, because what the clients' models say of it is not finite")
+        raise Diverged(f"{where}: no image could be made, because what the clients' models say of it is not finite")
     return best
 
 
@@ -168,7 +170,8 @@ def moved(images: torch.Tensor) -> torch.Tensor:
     flipped = torch.rand(count, 1) < 0.5
     across = torch.arange(width).expand(count, -1)
     columns = left + torch.where(flipped, width - 1 - across, across)
-    rows = top + torch.arange(height)
+    rows, here = top + torch.arange(height), torch.arange(count)[:, None, None]
+    here, rows, columns = (part.to(images.device) for part in (here, rows, columns))
     around = functional.pad(images, (wide, wide, high, high))
-    picked = around[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    picked = around[here, :, rows[:, :, None], columns[:, None, :]]
     return picked.permute(0, 3, 1, 2)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -33,7 +33,8 @@ TARGETS: dict[Target, str] = {
 class Transform(Protocol):
     """Turns stored rows into what a network takes; `rng` is None outside training (no augmentation then).
 
-    One that never draws may say so with `draws = False`: its rows can then be taken in any company.
+    One that never draws may say so with `draws = False`: its rows can then be taken in any company. One that works on
+    rows of any device, and leaves them there, may say so with `anywhere = True`: rows can then lie on a GPU.
     """
 
     def __call__(self, x: torch.Tensor, rng: np.random.Generator | None, /) -> torch.Tensor: ...
@@ -49,6 +50,8 @@ class Store(ABC):
     """All targets, in memory."""
     transform: Transform | None
     """What stored inputs become at every access."""
+    device: torch.device = torch.device("cpu")
+    """Where batches are."""
 
     @property
     @abstractmethod
@@ -76,6 +79,21 @@ class Store(ABC):
     def with_transform(self, transform: Transform | None) -> Self:
         """The same examples, with another transform."""
         return replace(self, transform=transform)  # type: ignore[type-var]  # all stores are dataclasses
+
+    def on(self, device: torch.device) -> Store:
+        """The same examples with their batches on this device: laid there once, for all who ask."""
+        if device == self.device:
+            return self
+        from fedrelay.data.stores.on_device import on_device
+
+        made: dict[torch.device, Store] = self.__dict__.setdefault("_elsewhere", {})
+        if device not in made:
+            made[device] = on_device(self, device)
+        return made[device]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of, without what was found out since: whoever gets it finds that out again."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return rows_in(self.y)
@@ -117,7 +135,7 @@ class Store(ABC):
             way = "; the partition quantiles makes classes of numbers" if self.target == "numbers" else ""
             found = f"{TARGETS[self.target]} (targets {form(self.y)})"
             raise BadInput(f"these examples have {found}, not one class each, which is needed here{way}")
-        result: NDArray[np.int64] = self.y.numpy().astype(np.int64)
+        result: NDArray[np.int64] = self.y.numpy().astype(np.int64, copy=False)
         return result
 
 

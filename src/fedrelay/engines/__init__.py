@@ -8,6 +8,7 @@ from fedrelay.engines.cluster import Ray
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.stacked import Stacked
+from fedrelay.system.devices import kind_of
 from fedrelay.types import Engine
 
 ENGINES: dict[str, type[Engine]] = {
@@ -19,12 +20,13 @@ ENGINES: dict[str, type[Engine]] = {
 }
 
 
-def bits(settings: Mapping[str, Any]) -> tuple[str, object]:
+def bits(settings: Mapping[str, Any]) -> tuple[object, ...]:
     """What of an engine's settings shows in the results: two engines with the same are interchangeable."""
     name = settings.get("name", "auto")
+    where = kind_of(settings.get("device")), settings.get("precision", "float32"), settings.get("compile", False)
     if name in ("inline", "pool", "ray"):
-        return "one by one", settings.get("threads", 1)
-    return name, settings.get("rows")
+        return "natively" if settings.get("native") else "one by one", settings.get("threads", 1), *where
+    return name, settings.get("rows"), *where
 
 
 __all__ = ["ENGINES", "Auto", "Inline", "Pool", "Ray", "Stacked", "bits"]

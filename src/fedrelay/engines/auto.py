@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
@@ -16,6 +20,9 @@ from fedrelay.engines.pool.workers import pack_whole
 from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_together, operator_threads
 from fedrelay.engines.stacked import Stacked
 from fedrelay.errors import BadInput
+from fedrelay.kernels.native import available as found_native
+from fedrelay.kernels.workspace import Computing, Precision
+from fedrelay.system.devices import chosen, deterministic, every
 from fedrelay.tasks import Task
 from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Underway, Visit, Work
 
@@ -23,6 +30,9 @@ KINDS: dict[str, type[Inline] | type[Pool] | type[Stacked]] = {"inline": Inline,
 
 MOST_EXAMPLES = 128
 """Clients are cut down to so many examples for measuring."""
+
+MOST_CHAINS = 32
+"""And only so many chains are looked at."""
 
 SECONDS = 0.25
 """How long one way is measured."""
@@ -39,6 +49,9 @@ HOPELESS = 3
 TRIAL = 3
 """So many rounds go by before it is seen whether workers are worth it."""
 
+CONTROL = 2
+"""So many rounds without workers show whether they were slower, or all is slower because others use the machine too."""
+
 TRANSPORT = 1.1
 """What going to workers and back is reckoned to cost."""
 
@@ -54,40 +67,69 @@ class Way:
     @property
     def price(self) -> float:
         """The time, with what speaks against this way."""
-        exact = self.name == "pool" or self.settings.get("threads") == 1
+        exact = not self.settings.get("native") and (self.name == "pool" or self.settings.get("threads") == 1)
         return self.seconds * (1 if exact else MARGIN) + (START if self.settings.get("workers", 1) > 1 else 0)
 
     @property
     def without_workers(self) -> Way:
         """The way to the same bits in one process."""
         if self.name == "pool":
-            return replace(self, name="inline", settings={"threads": 1})
+            native = {key: value for key, value in self.settings.items() if key == "native"}
+            return replace(self, name="inline", settings={"threads": 1, **native})
         return replace(self, settings={**self.settings, "workers": 1})
 
     def __str__(self) -> str:
-        words = ", ".join(f"{key} {value}" for key, value in self.settings.items() if value is not None)
+        kept = {key: value for key, value in self.settings.items() if value is not None}
+        words = ", ".join(key if value is True else f"{key} {value}" for key, value in kept.items())
         return f"{self.name} ({words})"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Workers on trial: what would be done without them, how long that takes (seconds an example), and how long the
-    rounds so far have taken with them."""
+    """Workers on trial: the way with them and the way to the same bits without, how long the latter should take
+    (seconds an example), and how long rounds have taken, first with them and then, if they look slower, without."""
 
+    way: Way
     instead: Way
     alone: float
     rounds: list[float]
+    without: list[float] = field(default_factory=list)
+    alone_now: bool = False
+
+    @property
+    def measured(self) -> list[float]:
+        """Where the time of the coming round belongs."""
+        return self.without if self.alone_now else self.rounds
 
 
 class Auto(Engine):
-    """Measures inline, pool and stacked on a little of the first round and takes the fastest from then on.
+    """Measures inline, pool and stacked on a little of the first round, natively too where that can be, and takes the
+    fastest from then on.
 
     The choice is part of what makes a run repeatable: it is written into the run's config.toml. Before the first round,
     and whenever two ways are about equally fast, it computes as inline with one thread.
+
+    On a `device`, as inline has it, it chooses between one chain after another, stacks, and a process for each of
+    several GPUs. `precision` and `compile` are as inline has them, and leave out stacks.
     """
 
-    def __init__(self, federation: Federation, task: Task, seed: int = 0, *, memory_limit: float | None = None) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        task: Task,
+        seed: int = 0,
+        *,
+        memory_limit: float | None = None,
+        device: str = "cpu",
+        precision: Precision = "float32",
+        compile: bool = False,
+    ) -> None:
         self.federation, self.task, self.seed = federation, task, seed
+        self._computing = Computing.of(device, precision, compiled=compile)
+        self.device = self._computing.device
+        usual = {"device": "cpu", "precision": "float32", "compile": False}
+        asked = {"device": chosen(device), "precision": precision, "compile": compile}
+        self._asked = {key: value for key, value in asked.items() if value != usual[key]}
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
         self._explanation = ""
@@ -95,13 +137,15 @@ class Auto(Engine):
         self._chosen: Mapping[str, Any] | None = None
         self._trial: Trial | None = None
         self._underway: Underway | None = None
-        self._engine: Inline | Pool | Stacked = Inline(federation, task, seed, memory_limit=memory_limit)
+        self._engine: Inline | Pool | Stacked = Inline(
+            federation, task, seed, memory_limit=memory_limit, device=device, precision=precision, compile=compile
+        )
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The engine that was chosen, as a configuration would say it; `auto` until then."""
         limit = {} if self._limit is None else {"memory_limit": self._limit}
-        return {**({"name": "auto"} if self._chosen is None else self._chosen), **limit}
+        return {**({"name": "auto", **self._asked} if self._chosen is None else self._chosen), **limit}
 
     @property
     def explanation(self) -> str:
@@ -109,7 +153,8 @@ class Auto(Engine):
 
     def choose(self, settings: Mapping[str, Any]) -> None:
         """Take this engine, without measuring."""
-        rest = {key: value for key, value in settings.items() if key not in ("name", "memory_limit")}
+        said = {key: value for key, value in settings.items() if key not in ("name", "memory_limit")}
+        rest = {**self._asked, **said}
         if settings["name"] not in KINDS:
             raise BadInput(f"auto chooses among {', '.join(KINDS)}, not {settings['name']!r}")
         kind = KINDS[settings["name"]]
@@ -128,12 +173,12 @@ class Auto(Engine):
             self._decide(Context(work, shared, round), chains)
             if self._underway is not None:
                 self._underway.keep("engine", self._whose, lambda: {"settings": dict(self.settings)}, now=True)
-        elif self._trial is not None and len(self._trial.rounds) == TRIAL:
+        elif self._trial is not None:
             self._review(self._trial)
-        began = time.perf_counter()
+        began, measured = time.perf_counter(), None if self._trial is None else self._trial.measured
         yield from self._engine.run(work, chains, shared, round)
-        if round and self._trial is not None:
-            self._trial.rounds.append((time.perf_counter() - began) / sum(costs(chains, self.sizes)))
+        if round and measured is not None:
+            measured.append((time.perf_counter() - began) / sum(costs(chains, self.sizes)))
 
     def _chosen_before(self) -> bool:
         """Whether this round was under way already: then it goes on as it began, because the bits depend on it."""
@@ -143,7 +188,8 @@ class Auto(Engine):
         return found is not None
 
     def _whose(self) -> str:
-        return repr((self.seed, tuple(self.sizes), self.task.layout.size))
+        sizes = hashlib.sha256(np.asarray(self.sizes, dtype="<i8").data).hexdigest()
+        return repr((self.seed, sizes, self.task.layout.size))
 
     def _decide(self, context: Context, chains: Sequence[Chain]) -> None:
         ways = self._measured(context, chains)
@@ -154,21 +200,41 @@ class Auto(Engine):
         if best.settings.get("workers", 1) > 1:
             instead = best.without_workers
             seconds = next(way.seconds for way in ways if (way.name, way.settings) == (instead.name, instead.settings))
-            self._trial = Trial(instead, seconds / sum(costs(chains, self.sizes)), [])
+            self._trial = Trial(best, instead, seconds / sum(costs(chains, self.sizes)), [])
 
     def _review(self, trial: Trial) -> None:
-        """Workers were only reckoned with; if they turn out slower, the same bits can be had without them."""
-        self._trial = None
-        if min(trial.rounds[1:]) > trial.alone:  # in the first one they had to start
+        """Workers were only reckoned with; if they turn out slower, the same bits can be had without them. Whether they
+        were, or the machine is slower than when it was measured, a few rounds without them tell."""
+        if len(trial.without) == CONTROL:
+            self._trial = None
+            if min(trial.without) > min(trial.rounds[1:]):
+                self.choose({"name": trial.way.name, **trial.way.settings})
+                self._explanation = f"{trial.way}: faster than without workers, though slower than expected"
+            else:
+                self._explanation = f"{trial.instead}: workers turned out slower"
+        elif len(trial.rounds) == TRIAL and not trial.alone_now:
+            if min(trial.rounds[1:]) <= trial.alone:  # in the first one they had to start
+                self._trial = None
+                return
+            self._trial = replace(trial, alone_now=True)
             self.choose({"name": trial.instead.name, **trial.instead.settings})
-            self._explanation = f"{trial.instead}: workers turned out slower"
+            self._explanation = f"{trial.instead}: workers seem slower"
 
     def _measured(self, context: Context, chains: Sequence[Chain]) -> list[Way]:
         """Every way that is possible here, with the time the round would take."""
         cost, hands = costs(chains, self.sizes), min(cores(), len(chains))
-        sample = Sample(Simulation(self.federation, self.task, self.seed), context, chains, self._engine.memories()[1])
+        memories = self._engine.memories()[1]
+        simulation = Simulation(self.federation, self.task, self.seed, computing=self._computing)
+        sample = Sample(simulation, context, chains, memories)
         alone = sample.one_by_one(threads=1)
         ways = [Way("inline", {"threads": 1}, alone * sum(cost))]
+        if self._asked:
+            return ways + self._elsewhere(sample, context, chains, alone)
+        native = float("inf")
+        if found_native() and self.task.dense:
+            simulation = Simulation(self.federation, self.task, self.seed, native=True)
+            native = Sample(simulation, context, chains, memories).one_by_one(threads=1)
+            ways.append(Way("inline", {"threads": 1, "native": True}, native * sum(cost)))
         if cores() > 1:
             each = sample.one_by_one(threads=cores(), hopeless=HOPELESS * alone)
             ways.append(Way("inline", {"threads": cores()}, each * sum(cost)))
@@ -178,6 +244,9 @@ class Auto(Engine):
             hands = 1
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
+        if hands > 1 and native < alone:
+            seconds = native * makespan(cost, hands) * TRANSPORT
+            ways.append(Way("pool", {"workers": hands, "native": True}, seconds))
         if len(chains) > 1 and context.work.stacks(self.task):
             most = Stacked(self.federation, self.task).rows
             for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
@@ -187,6 +256,19 @@ class Auto(Engine):
                 if min(hands, len(parts)) > 1:
                     seconds = each * makespan(parts, hands) * TRANSPORT
                     ways.append(Way("stacked", {"rows": rows, "workers": hands}, seconds))
+        return ways
+
+    def _elsewhere(self, sample: Sample, context: Context, chains: Sequence[Chain], alone: float) -> list[Way]:
+        """The ways besides inline on another device, or in another precision: what runs on the processor's cores alone
+        is not among them."""
+        cost, here = costs(chains, self.sizes), self.device.type == "cpu"
+        hands = min(cores() if here else len(every(str(self._asked["device"]))), len(chains))
+        ways = []
+        if hands > 1 and not unsendable(sample.simulation, context):
+            ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
+        if len(chains) > 1 and self._computing.plain and context.work.stacks(self.task):
+            rows = min(Stacked(self.federation, self.task, device=str(self.device)).rows, len(chains))
+            ways.append(Way("stacked", {"rows": rows, "workers": 1}, sample.together(rows) * sum(cost)))
         return ways
 
     def keep_in(self, underway: Underway, /) -> None:
@@ -222,21 +304,24 @@ class Sample:
     ) -> None:
         self.simulation = simulation
         self._work, self._longer = context.work.brief  # a visit may take hours
+        self._chains = [replace(chain, clients=chain.clients[:1]) for chain in chains[:MOST_CHAINS]]
         self._visits: list[tuple[Baton, Visit]] = []
-        for chain in chains[:32]:
-            client = chain.clients[0]
-            visit = simulation.visit(context, client, memories.get(client, {}), 0)
-            cut = replace(visit.client, rows=visit.client.rows[:MOST_EXAMPLES])
+        heads = [chain.clients[0] for chain in self._chains]
+        first = [simulation.visit(context, client, memories.get(client, {}), 0) for client in heads]
+        # All by the same share: of clients that are unlike in size some wait for others where they train together.
+        share = min(MOST_EXAMPLES / max(visit.client.size for visit in first), 1)
+        for chain, visit in zip(self._chains, first, strict=True):
+            cut = replace(visit.client, rows=visit.client.rows[: math.ceil(share * visit.client.size)])
             self._visits.append((chain.start, replace(visit, client=cut)))
 
     def one_by_one(self, threads: int, hopeless: float = float("inf")) -> float:
         """Seconds an example, one visit after another; if the first is hopeless, it is not looked at any longer."""
-        with operator_threads(threads):
+        with operator_threads(threads), deterministic(self.simulation.computing.device):
             began = time.perf_counter()
             size = self._one(0)  # the first one has more to do than the others
             took = time.perf_counter() - began
             given_up = took > max(SECONDS, hopeless / self._longer * size)
-            return (took / size if given_up else timed(self._one)) * self._longer
+            return (took / size if given_up else timed(self._one, clock_of(threads))) * self._longer
 
     def _one(self, number: int) -> int:
         baton, visit = self._visits[number % len(self._visits)]
@@ -244,8 +329,9 @@ class Sample:
         return visit.client.size
 
     def together(self, rows: int) -> float:
-        """Seconds an example, so many visits at once."""
-        visits = (self._visits * rows)[:rows]
+        """Seconds an example, so many visits at once: those of a stack such as the round would have."""
+        stacks = Stacks(self._chains, self.simulation.federation.sizes, rows).all
+        visits = ([self._visits[number] for number in stacks[len(stacks) // 2]] * rows)[:rows]
         batons, at = [baton for baton, _ in visits], [visit for _, visit in visits]
         size = sum(visit.client.size for visit in at)
 
@@ -253,9 +339,16 @@ class Sample:
             attempt_together(self._work, batons, at)
             return size
 
-        with operator_threads(1):
+        with operator_threads(1), deterministic(self.simulation.computing.device):
             all_of_them(0)
-            return timed(all_of_them) * self._longer
+            return timed(all_of_them, clock_of(1)) * self._longer
+
+
+def clock_of(threads: int) -> Callable[[], float]:
+    """What measures work of so many threads: of one, its own time on a core, which nobody else's work changes (where
+    the system counts it finely); several must be seen waiting for one another."""
+    fine = time.get_clock_info("thread_time").resolution < 1e-5
+    return time.thread_time if threads == 1 and fine else time.perf_counter
 
 
 def unsendable(simulation: Simulation, context: Context) -> str:
@@ -268,13 +361,13 @@ def unsendable(simulation: Simulation, context: Context) -> str:
     return ""
 
 
-def timed(visits: Callable[[int], int]) -> float:
-    """Seconds an example: the best of several turns, because others may use the machine too."""
+def timed(visits: Callable[[int], int], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds an example by this clock: the best of several turns, because others may use the machine too."""
     began, best, number = time.perf_counter(), float("inf"), 0
     while number < 3 or time.perf_counter() - began < SECONDS:
-        start = time.perf_counter()
+        start = clock()
         examples = visits(number)
-        best = min(best, (time.perf_counter() - start) / examples)
+        best = min(best, (clock() - start) / examples)
         number += 1
         if time.perf_counter() - began > 4 * SECONDS:
             break

@@ -14,6 +14,9 @@ from fedrelay.vectors import is_finite
 LARGE = 100.0
 """No model that works has weights whose root mean square is above this (or above a hundredth of a larger guard)."""
 
+NON_FINITE, EXPLODED = "returned a non-finite model", "its model exploded"
+"""How the reasons begin for which a model is not used."""
+
 ADVICE = "a smaller [local] lr, or [local] clip, may help"
 
 
@@ -26,18 +29,23 @@ def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | Non
     if guard is not None and norm(returned) <= min(guard, most):  # nearly always, and it took one look at the model
         return None
     if not is_finite(returned):
-        return f"returned a non-finite model ({ADVICE})"
+        return f"{NON_FINITE} ({ADVICE})"
     if guard is None:
         return None
     before, after = norm(received[:trainable]), norm(weights)
     # A model near zero may grow; only a length that no model of its size has is an explosion.
     if after > guard * max(before, 1.0):
-        return f"its model exploded: {grew(before, after)}, beyond guard = {guard:g} times ({ADVICE})"
+        return f"{EXPLODED}: {grew(before, after)}, beyond guard = {guard:g} times ({ADVICE})"
     # What grows a little at every visit explodes too. Who received such a model and made it shorter is not to blame.
     if after > most and after > before:
         size = after / math.sqrt(len(weights))
-        return f"its model exploded: {grew(before, after)}, which is {size:.3g} for every weight ({ADVICE})"
+        return f"{EXPLODED}: {grew(before, after)}, which is {size:.3g} for every weight ({ADVICE})"
     return None
+
+
+def diverged(drop: Drop) -> bool:
+    """Whether a client was lost for what became of its model, and not because something around it failed."""
+    return drop.reason.startswith((NON_FINITE, EXPLODED))
 
 
 def bounded(work: Work, received: Baton, result: Result | Drop, trainable: int | None = None) -> Result | Drop:

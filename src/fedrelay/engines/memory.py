@@ -19,6 +19,7 @@ import torch
 
 from fedrelay.engines.packing import pack, unpack
 from fedrelay.errors import RunFailed, within
+from fedrelay.system.devices import CPU, placed
 from fedrelay.types import Tree
 
 MEGABYTE = 1 << 20
@@ -46,14 +47,16 @@ class Memory:
     """Client memories with a staging area: `commit` keeps what a round staged, `discard` forgets it.
 
     Beyond `limit` megabytes those that were not needed for longest are moved to a file, and come back exactly. Every
-    change takes effect in one assignment, so an interrupt (Ctrl-C) comes before it or after it.
+    change takes effect in one assignment, so an interrupt (Ctrl-C) comes before it or after it. What is restored comes
+    to `device`, where everything else is staged from.
     """
 
-    def __init__(self, limit: float | None = None) -> None:
+    def __init__(self, limit: float | None = None, device: torch.device = CPU) -> None:
         if limit is not None:
             within("memory_limit", limit, above=0)
         self._store = Store(None if limit is None else int(limit * MEGABYTE))
         self._held = Held(0, {}, {})
+        self._device = device
 
     @property
     def round(self) -> int:
@@ -106,7 +109,8 @@ class Memory:
     def restore(self, memories: Mapping[int, Tree], round: int) -> None:
         self.discard()
         held = self._held
-        self._held = Held(round, {client: self._store.put(memory) for client, memory in memories.items()}, {})
+        put = {client: self._store.put(placed(memory, self._device)) for client, memory in memories.items()}
+        self._held = Held(round, put, {})
         self._drop(held.kept.values())
 
     def _forget_before(self) -> None:
@@ -121,19 +125,19 @@ class Memory:
 
 
 class Kept(Mapping[int, Tree]):
-    """The memories of a moment."""
+    """The memories of a moment: what of the store is whose. A number of the store always stands for the same tree."""
 
     def __init__(self, store: Store, numbers: Mapping[int, int]) -> None:
-        self._store, self._numbers = store, numbers
+        self.store, self.numbers = store, numbers
 
     def __getitem__(self, client: int) -> Tree:
-        return self._store.get(self._numbers[client])
+        return self.store.get(self.numbers[client])
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers)
+        return iter(self.numbers)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
 
 class Store:

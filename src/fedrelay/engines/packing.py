@@ -31,6 +31,8 @@ ALIGNMENT = 64
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError, NotImplementedError)
 """What pickling ends in if it cannot be."""
 
+ARRAY = "array"
+"""Where an array of NumPy is; of a tensor it is the name of its device."""
 SMALLEST_BLOCK = 1 << 16
 LONGEST_MESSAGE = 1 << 13
 """What is longer does not go through a pipe: whoever writes to a process that is stopped must not wait for it."""
@@ -47,7 +49,7 @@ class Packed:
     def copy_to(self, room: Bytes) -> None:
         """Copy all parts to their places."""
         for start, part in self.parts:
-            view_of(room, start, part.dtype, tuple(part.shape)).copy_(part)
+            view_of(room, start, part.dtype, tuple(part.shape)).copy_(part.cpu())
 
 
 class CannotBeSent(BadInput):
@@ -65,9 +67,10 @@ def pack(tree: object) -> Packed:
     return Packed(file.getvalue(), tuple(packer.parts), packer.size)
 
 
-def unpack(skeleton: bytes, room: Bytes, *, copy: bool) -> Any:
-    """The tree again. Without `copy` its tensors are views into the room, good as long as nobody lays anything else."""
-    return _Unpacker(io.BytesIO(skeleton), room, copy).load()
+def unpack(skeleton: bytes, room: Bytes, *, copy: bool, device: torch.device | None = None) -> Any:
+    """The tree again. Without `copy` its tensors are views into the room, good as long as nobody lays anything else.
+    What was on a GPU comes to this device, or else to where it was."""
+    return _Unpacker(io.BytesIO(skeleton), room, copy=copy, device=device).load()
 
 
 def view_of(room: Bytes, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -92,7 +95,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
         """Tensors and arrays of plain numbers go by place; everything else is pickled as usual."""
         kind = type(item)
         if kind is torch.Tensor:
-            if item.device.type != "cpu" or item.layout is not torch.strided or item.is_quantized:
+            if item.device.type == "meta" or item.layout is not torch.strided or item.is_quantized:
                 return None
         elif kind is not np.ndarray or item.dtype.kind not in "biuf" or not item.dtype.isnative:
             return None
@@ -101,23 +104,23 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
             self._seen[id(item)] = self._place(item)
         return self._seen[id(item)]
 
-    def _place(self, item: torch.Tensor | NDArray[Any]) -> tuple[int, tuple[int, ...], str, bool]:
+    def _place(self, item: torch.Tensor | NDArray[Any]) -> tuple[int, tuple[int, ...], str, str]:
         if isinstance(item, np.ndarray):
-            kind = item.dtype.str
+            kind, where = item.dtype.str, ARRAY
             content = torch.from_numpy(np.ascontiguousarray(item).reshape(-1).view(np.uint8))
         else:
-            kind = str(item.dtype).removeprefix("torch.")
+            kind, where = str(item.dtype).removeprefix("torch."), str(item.device)
             content = item.detach()
         start = self.size
         self.parts.append((start, content))
         self.size += -(-content.numel() * content.element_size() // ALIGNMENT) * ALIGNMENT
-        return start, tuple(item.shape), kind, isinstance(item, np.ndarray)
+        return start, tuple(item.shape), kind, where
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, room: Bytes, copy: bool) -> None:
+    def __init__(self, file: io.BytesIO, room: Bytes, *, copy: bool, device: torch.device | None) -> None:
         super().__init__(file)
-        self._room, self._copy = room, copy
+        self._room, self._copy, self._device = room, copy, device
         self._seen: dict[Any, Any] = {}
 
     def persistent_load(self, place: Any) -> Any:
@@ -125,12 +128,14 @@ class _Unpacker(pickle.Unpickler):
             self._seen[place] = self._at(*place)
         return self._seen[place]
 
-    def _at(self, start: int, shape: tuple[int, ...], kind: str, array: bool) -> Any:
-        if array:
+    def _at(self, start: int, shape: tuple[int, ...], kind: str, where: str) -> Any:
+        if where == ARRAY:
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
             found = self._room[start : start + size].view(kind).reshape(shape)
             return found.copy() if self._copy else found
         view = view_of(self._room, start, getattr(torch, kind), shape)
+        if where != "cpu":
+            return view.to(self._device or where)
         return view.clone() if self._copy else view
 
 
@@ -216,14 +221,17 @@ class Message(NamedTuple):
 
 
 class Receiver:
-    """Takes out what a `Sender` in another process laid; keeps its block mapped."""
+    """Takes out what a `Sender` in another process laid; keeps its block mapped. What was on a GPU there comes to the
+    device of this process, if it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
         self._block: Block | None = None
+        self._device = device
 
     def receive(self, message: bytes, *, copy: bool) -> Any:
         path, size, start, length, skeleton = pickle.loads(message)
         if path and (self._block is None or self._block.path != Path(path)):
             self._block = Block(Path(path), size)
         room = self._block.bytes if self._block is not None else np.empty(0, np.uint8)
-        return unpack(skeleton or room[start : start + length].tobytes(), room, copy=copy)
+        skeleton = skeleton or room[start : start + length].tobytes()
+        return unpack(skeleton, room, copy=copy, device=self._device)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from typing import Any, Protocol
 
 import torch
 
+from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.engines.guard import bounded, spoiled
 from fedrelay.engines.memory import Memory
 from fedrelay.errors import say_once
+from fedrelay.kernels.workspace import Computing
+from fedrelay.system.devices import lacking, placed
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Baton, Chain, Drop, Outcome, Place, Report, Result, Tree, Underway, Visit, Work
 from fedrelay.vectors import sha256
@@ -31,20 +34,34 @@ class Simulation:
     federation: Federation
     task: Task
     seed: int
+    native: bool = False
+    """Whether visits are made outside the interpreter, where they can be."""
+    computing: Computing = Computing()
+    """Where this process computes, and how."""
 
     @cached_property
     def workspaces(self) -> Workspaces:
         """Where this process trains; they are not sent to others."""
-        return Workspaces(self.task)
+        return Workspaces(self.task, native=self.native, computing=self.computing)
+
+    @cached_property
+    def _there(self) -> tuple[Store, Task] | None:
+        """The examples and the task on the device; None where that is the processor, which has them at hand."""
+        device, public = self.computing.device, self.task.public
+        if device.type == "cpu":
+            return None
+        task = self.task if public is None else replace(self.task, public=public.on(device))
+        return self.federation.source.train.on(device), task
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def visit(self, context: Context, client: int, memory: Tree, hop: int, place: Place | None = None) -> Visit:
-        data = self.federation.client(client)
-        return Visit(
-            data, self.task, memory, context.shared, context.round, hop, self.seed, self.workspaces, place=place
-        )
+        data, task = self.federation.client(client), self.task
+        if self._there is not None:
+            examples, task = self._there
+            data = replace(data, examples=examples)
+        return Visit(data, task, memory, context.shared, context.round, hop, self.seed, self.workspaces, place=place)
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,7 @@ class Context:
             words = repr((self.work, seed, self.round, chain.clients, chain.slot, chain.start.weight))
             return hashlib.sha256(words.encode()).hexdigest() + sha256(chain.start.params)
 
-        return Place(self.underway, f"chain-{chain.clients[0]}", whose)
+        return Place(self.underway, f"chain-{chain.clients[0]}", whose, chain.clients)
 
 
 class Runner:
@@ -101,6 +118,7 @@ class Runner:
             return 0
         if not isinstance(kept["baton"], Baton) or kept["baton"].params.shape != self.baton.params.shape:
             return 0
+        kept = placed(kept, self.baton.params.device)
         self.baton, self._reports, self._dropped = kept["baton"], list(kept["reports"]), list(kept["dropped"])
         for client, tree in kept["memories"].items():
             memory.stage(client, tree)
@@ -163,14 +181,21 @@ def relay_together(simulation: Simulation, context: Context, chains: Sequence[Ch
     return [runner.outcome() for runner in runners]
 
 
-def attempt(work: Work, baton: Baton, visit: Visit) -> Result | Drop:
-    """One visit; a client that raises or returns a spoiled model is dropped, with the reason."""
+def in_full(error: Exception) -> str:
+    """What went wrong, and where: for whoever runs the client."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
+
+
+def attempt(work: Work, baton: Baton, visit: Visit, *, told: Callable[[Exception], str] = in_full) -> Result | Drop:
+    """One visit; a client that raises or returns a spoiled model is dropped, with the reason as it is `told`."""
     try:
         result = work(baton, visit)
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
-        return Drop(visit.client.id, visit.hop, reason)
+        missing = lacking(error, visit.workspaces.device)
+        if missing is not None:  # all others would be lost by it too
+            raise missing from error
+        return Drop(visit.client.id, visit.hop, told(error))
     return checked(work, baton, visit, result)
 
 
@@ -181,6 +206,9 @@ def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit
         try:
             results = work.together(batons, visits)
         except Exception as error:
+            missing = lacking(error, visits[0].workspaces.device)
+            if missing is not None:
+                raise missing from error
             failure = f"{type(error).__name__}: {error}"
         else:
             return [checked(work, b, v, result) for b, v, result in zip(batons, visits, results, strict=True)]
@@ -192,6 +220,8 @@ def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit
 
 def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:
     """The result of a visit, unless its model is spoiled."""
+    if result[0].params is baton.params:  # as it came, and it was looked at then
+        return result
     reason = spoiled(work, baton.params, result[0].params, visit.task.layout.trainable)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
 

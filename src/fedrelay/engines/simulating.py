@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedrelay.data.federation import Federation
+from fedrelay.data.stores.on_device import fits
+from fedrelay.engines import room
 from fedrelay.engines.memory import Memory
-from fedrelay.types import Engine, Tree, Underway
+from fedrelay.engines.relay import LOG
+from fedrelay.kernels.workspace import Computing
+from fedrelay.system.devices import free
+from fedrelay.types import Chain, Engine, Tree, Underway, Work
 
 
 class Simulating(Engine):
@@ -15,6 +20,30 @@ class Simulating(Engine):
     federation: Federation
     _memory: Memory
     _underway: Underway | None = None
+    _free: int | None = None
+    """Bytes that the device had when the engine was made, until the run is known to fit; None: nobody need look."""
+    _laid: bool = True
+
+    def settle(self, computing: Computing, memory_limit: float | None) -> None:
+        """Compute there from now on."""
+        self.device, self._limit = computing.device, memory_limit
+        self._memory = Memory(memory_limit, self.device)
+        if self.device.type == "cpu":
+            return
+        self._free, self._laid = free(self.device), fits(self.federation.source.train, self.device)
+        if not self._laid:
+            LOG.warning("the examples stay in main memory, and batches are sent: they are too many for %s", self.device)
+
+    def check_room(self, work: Work, chains: Sequence[Chain], round: int, *, rows: int = 1) -> None:
+        """Refuse a run that does not fit on its device, before anybody trains; that is looked at once."""
+        if self._free is None or not round:
+            return
+        clients = len(self.federation)
+        wanted = room.Wanted(
+            self.federation, self.task, work, len(chains), clients, rows, memory_limit=self._limit, laid=self._laid
+        )
+        room.check(wanted, self.device, self._free)
+        self._free = None
 
     def keep_in(self, underway: Underway, /) -> None:
         self._underway = underway

@@ -6,25 +6,29 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
 from fedrelay.engines.simulating import Simulating
-from fedrelay.errors import within
+from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import Computing
+from fedrelay.system.devices import deterministic
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
 ROOM = 1 << 21
 """A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
+ROOM_THERE, MOST_THERE = 1 << 30, 256
+"""On a GPU, which is filled by what is wide: so many bytes of them, and so many models."""
 
 
 class Stacked(Simulating):
     """Advances up to `rows` chains at once as one computation: equal to inline within 1e-4, relative, after a visit.
 
-    Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core. With more than one of
-    `workers`, stacks are given out to processes of one thread each; the results do not depend on how many.
+    Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core, or on a GPU up to
+    256. With more than one of `workers`, stacks are given out to processes of one thread each; the results do not
+    depend on how many. On a `device` ("cuda", "cuda:1", "mps", "xpu", "auto" for what there is) there is one process.
     """
 
     def __init__(
@@ -36,16 +40,21 @@ class Stacked(Simulating):
         rows: int | None = None,
         workers: int = 1,
         memory_limit: float | None = None,
+        device: str = "cpu",
     ) -> None:
         within("workers", workers, least=1)
+        computing = Computing.of(device)
+        if workers > 1 and computing.device.type != "cpu":
+            raise BadInput(f"stacks are computed by one process on {device}: leave workers out, or use the engine pool")
         if rows is not None:
             within("rows", rows, least=2)
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
-        self.rows = rows or min(max(ROOM // (8 * task.layout.size), 2), 32)
-        self._simulation = Simulation(federation, task, seed)
-        self._memory = Memory(memory_limit)
+        room, most = (ROOM, 32) if computing.device.type == "cpu" else (ROOM_THERE, MOST_THERE)
+        self.rows = rows or min(max(room // (8 * task.layout.size), 2), most)
+        self.settle(computing, memory_limit)
+        self._simulation = Simulation(federation, task, seed, computing=computing)
         self._pool = LazyPool(self._simulation)
         self._warned = False
 
@@ -56,6 +65,7 @@ class Stacked(Simulating):
         if round and not together and not self._warned:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
             self._warned = True
+        self.check_room(work, chains, round, rows=min(self.rows, len(chains)) if together else 1)
         if self.workers == 1:
             yield from self._here(context, chains, together=together)
             return
@@ -67,13 +77,13 @@ class Stacked(Simulating):
     def _here(self, context: Context, chains: Sequence[Chain], *, together: bool) -> Iterator[Outcome]:
         if not together:
             for chain in chains:
-                with operator_threads(1):
+                with operator_threads(1), deterministic(self.device):
                     outcome = relay(self._simulation, context, chain, self._memory)
                 yield outcome
             return
         found: dict[int, Outcome] = {}
         for numbers in Stacks(chains, self.sizes, self.rows).all:
-            with operator_threads(1):
+            with operator_threads(1), deterministic(self.device):
                 outcomes = relay_together(
                     self._simulation, context, [chains[number] for number in numbers], self._memory
                 )

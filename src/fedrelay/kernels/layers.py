@@ -7,7 +7,7 @@ vector. With several models everything has a leading dimension of models: batche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
@@ -84,15 +84,15 @@ class Linear:
         if lr is None:
             torch.sum(dy, -2, keepdim=self._single, out=self._bias_gradient)
         elif self._single:
-            self._bias.addmm_(_ones(dy.shape[0]), dy, alpha=-lr)
+            self._bias.addmm_(_ones(dy.shape[0], dy.device), dy, alpha=-lr)
         else:
             self._bias.add_(torch.sum(dy, -2, keepdim=True), alpha=-lr)
         return dx
 
 
 @lru_cache(64)
-def _ones(count: int) -> Tensor:
-    return torch.ones(1, count)
+def _ones(count: int, device: torch.device) -> Tensor:
+    return torch.ones(1, count, device=device)
 
 
 class Convolution:
@@ -111,7 +111,8 @@ class Convolution:
         if module.bias is not None:
             self._bias, self._bias_gradient = place(f"{name}.bias")
         self._filtering: Filtering | None = None
-        if self._models == 1 and not first and self._stride == (1, 1):
+        # Where the operator library has no such convolutions of its own.
+        if self._models == 1 and not first and self._stride == (1, 1) and weight.device.type == "cpu":
             weight, gradient = (part.permute(0, 2, 3, 1) for part in (self._one, self._one_gradient))
             self._filtering = Filtering(weight, gradient, self._padding)
 
@@ -235,7 +236,9 @@ class Dropout:
 
 def mask(x: Tensor, kept: float) -> Tensor:
     """1 / kept for about this share of the numbers and 0 for the others, by sixteen random bits each: quicker than
-    torch's own, which draws a whole number for each. The share is rounded to a 65,536th."""
+    torch's own, which draws a whole number for each. The share is rounded to a 65,536th. On a GPU it is torch's own."""
+    if x.device.type != "cpu":
+        return torch.empty_like(x).bernoulli_(kept).mul_(1 / kept)
     share = min(max(round(kept * 65536), 1), 65535)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     found = torch.empty_like(x)
@@ -288,26 +291,29 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if y.ndim == 1:
         logs = _log_softmax(logits, 1, False)
         loss, total = _nll_loss_forward(logs, y, None, 1, PADDING)
-        into = _nll_loss_backward(_ONE, logs, y, None, 1, PADDING, total)
+        into = _nll_loss_backward(_one(logits.device), logs, y, None, 1, PADDING, total)
         return loss, _log_softmax_backward_data(into, logs, 1, logits.dtype)
     logs, targets = _log_softmax(logits.flatten(0, 1), 1, False), y.reshape(-1)
     each, total = _nll_loss_forward(logs, targets, None, 0, PADDING)
-    if int(targets.min()) == PADDING:
+    # To look would be to wait for a GPU, in every step.
+    if logits.device.type != "cpu" or int(targets.min()) == PADDING:
         share = (y != PADDING).sum(1, keepdim=True).to(logits.dtype).reciprocal_()
         shares, losses = share.expand(y.shape).reshape(-1), (each.view(y.shape) * share).sum(1)
     else:  # nearly always, and much shorter
-        shares, losses = _shares(*y.shape), each.view(y.shape).mean(1)
+        shares, losses = _shares(*y.shape, y.device), each.view(y.shape).mean(1)
     into = _nll_loss_backward(shares, logs, targets, None, 0, PADDING, total)
     return losses, _log_softmax_backward_data(into, logs, 1, logits.dtype).view(logits.shape)
 
 
 @lru_cache(64)
-def _shares(models: int, size: int) -> Tensor:
+def _shares(models: int, size: int, device: torch.device) -> Tensor:
     """What every example counts in the mean of its model."""
-    return torch.full((models * size,), 1 / size)
+    return torch.full((models * size,), 1 / size, device=device)
 
 
-_ONE = torch.ones(())
+@lru_cache(64)
+def _one(device: torch.device) -> Tensor:
+    return torch.ones((), device=device)
 
 
 def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: Tensor) -> Sequence | None:
@@ -324,10 +330,8 @@ def written_out(network: nn.Module, layout: Layout, weights: Tensor, gradient: T
     first, images, seen, single = True, True, set[int](), len(weights) == 1
     for name, module in modules(network):
         kind = type(module)
-        tied = any(f"{name}.{own}" not in places for own, _ in module.named_parameters(recurse=False))
-        if id(module) in seen or hooked(module) or tied:
+        if not usable(name, module, places, seen):
             return None
-        seen.add(id(module))
         if kind is nn.Identity or (kind is nn.Dropout and not module.training):  # its owner put it in .eval()
             continue
         if isinstance(module, nn.Linear) and kind is nn.Linear and not images:
@@ -364,6 +368,14 @@ def modules(network: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module
             yield from modules(part, f"{dot}{number}")
     else:
         yield name, network
+
+
+def usable(name: str, module: nn.Module, places: Container[str], seen: set[int]) -> bool:
+    """Whether a layer stands at one place, with parameters of its own and nothing beside it; `seen` gets to know it."""
+    tied = any(f"{name}.{own}" not in places for own, _ in module.named_parameters(recurse=False))
+    new = id(module) not in seen and not hooked(module) and not tied
+    seen.add(id(module))
+    return new
 
 
 def hooked(module: nn.Module) -> bool:

@@ -23,7 +23,7 @@ def clipped_sum(
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         raise BadInput("single examples' gradients are taken of inputs and targets that are one tensor each")
     workspace.gradient.zero_()
-    total = torch.zeros(())
+    total = workspace.gradient.new_zeros(())
     some = max(AT_ONCE // layout.trainable, 1)
     for first in range(0, len(x), some):
         here = slice(first, first + some)

@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
 
 from fedrelay.errors import BadInput
 from fedrelay.kernels.layers import written_out
+from fedrelay.kernels.native import Dense, dense_layers
 from fedrelay.models.network import Network
+from fedrelay.system.devices import CPU, find
 from fedrelay.types import Vector
 from fedrelay.vectors import MOST, Layout, buffers, whole_numbers
 
 BatchLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """The mean loss of a batch: of its output and its targets, or of its inputs and its targets; ready for `backward`."""
+
+
+Precision: TypeAlias = Literal["float32", "bf16"]
+"""In what numbers steps are computed: models are float32 in any case, and so is what becomes of them."""
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Where models are computed, and how: all of it shows in the bits."""
+
+    device: torch.device = CPU
+    precision: Precision = "float32"
+    compiled: bool = False
+
+    @classmethod
+    def of(
+        cls, device: str, precision: Precision = "float32", *, compiled: bool = False, native: bool = False
+    ) -> Computing:
+        """As a configuration says it; what does not go together is refused."""
+        found = cls(find(device), precision, compiled)
+        if native and found != cls():
+            raise BadInput(
+                "native = true computes on the processor, in float32, by a library that is compiled already: leave it "
+                "out, or leave out device, precision and compile"
+            )
+        return found
+
+    @property
+    def plain(self) -> bool:
+        """Whether gradients may be written out: those are float32, and not compiled."""
+        return self.precision == "float32" and not self.compiled
+
+    def lower(self) -> AbstractContextManager[object]:
+        """Inside, products are computed in the precision that was asked for."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
 
 
 class Forward(NamedTuple):
@@ -28,23 +69,37 @@ class Forward(NamedTuple):
 class Workspace:
     """A network to work with: its tensors are views into `params`, its gradients into `gradient`.
 
-    `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a copy
-    of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with gradients
-    written out. Parts of the network that are in `.eval()` stay so.
+    `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a
+    copy of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with
+    gradients written out; with `native` too, `dense` trains outside the interpreter, if the network is of dense
+    layers only. Parts of the network that are in `.eval()` stay so.
     """
 
-    def __init__(self, network: nn.Module, layout: Layout, loss: BatchLoss, *, written: bool) -> None:
-        self.network = network
-        self.params = torch.empty(layout.size)
+    def __init__(
+        self,
+        network: nn.Module,
+        layout: Layout,
+        loss: BatchLoss,
+        *,
+        written: bool,
+        native: bool = False,
+        computing: Computing = Computing(),
+    ) -> None:
+        self.network = network.to(computing.device)
+        self.params = torch.empty(layout.size, device=computing.device)
         self.weights = self.params[: layout.trainable]
-        self.gradient = torch.zeros(layout.trainable)
+        self.gradient = torch.zeros(layout.trainable, device=computing.device)
+        written = written and computing.plain
         self._resting = [module for module in network.modules() if not module.training]
         self._training: bool | None = None
         self._beside = Beside(network, layout, self.params)
         layout.bind(network, self.params, self.gradient)
-        self._loss = loss
+        self._loss, self._computing = loss, computing
+        self._run: Callable[[torch.Tensor], torch.Tensor] = torch.compile(network) if computing.compiled else network
         rows = self.weights.unsqueeze(0), self.gradient.unsqueeze(0)
         self._layers = written_out(network, layout, *rows) if written else None
+        found = dense_layers(network, layout) if written and native else None
+        self.dense = None if found is None else Dense(found, self.weights, self.gradient)
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
@@ -85,14 +140,15 @@ class Workspace:
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The mean loss of a batch, ready for `backward`."""
-        return self._loss(self.network(x), y)
+        return self._loss(self._run(x), y)
 
     def differentiate(self, x: torch.Tensor, y: torch.Tensor, loss_of: BatchLoss | None = None) -> torch.Tensor:
         """Fill `gradient` with the gradient of the batch's mean loss (or another loss), which is returned."""
         if self._layers is not None and loss_of is None and y.ndim == 1:
             return self._layers.differentiate(x, y, training=bool(self._training))
         self.gradient.zero_()
-        loss = (loss_of or self.loss)(x, y)
+        with self._computing.lower():
+            loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 

@@ -17,6 +17,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.merges.every import Every
 from fedrelay.merges.mean import change
 from fedrelay.types import ATTACKED, Merge, Outcome, State, Vector
+from fedrelay.vectors import doubled
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class Mimic(Collusion):
     """
 
     def lie(self, honest: torch.Tensor, liars: int, /) -> Vector:
-        apart = (honest - honest.mean(0)).double()
-        _, vectors = torch.linalg.eigh(apart @ apart.T)
+        apart = doubled(honest - honest.mean(0))
+        _, vectors = torch.linalg.eigh((apart @ apart.T).cpu())
         return honest[int(vectors[:, -1].abs().argmax())]
 
 
@@ -180,7 +181,7 @@ def deviation(rows: torch.Tensor) -> Vector:
 def farthest(apart: torch.Tensor, way: Vector) -> float:
     """How far one can go along a unit vector from the mean until some row is as far as the farthest two rows are: the
     least root of |γ way - apart_i|² = most², over i."""
-    rows, unit = apart.double(), way.double()
+    rows, unit = doubled(apart), doubled(way)
     most = float(torch.pdist(rows).max()) if len(rows) > 1 else 0.0
     along = rows @ unit
     left = (most**2 - rows.square().sum(1) + along.square()).clamp(min=0)

@@ -11,7 +11,7 @@ import torch
 from fedrelay.errors import RunFailed, within
 from fedrelay.merges.mean import change, mean, mean_model, merged, moved, weight
 from fedrelay.types import Merge, Outcome, State, Vector
-from fedrelay.vectors import weighted_sum
+from fedrelay.vectors import doubled, weighted_sum
 
 AT_ONCE = 2**22
 """How many numbers are sorted at a time: 16 MB, whatever the size of the model."""
@@ -125,12 +125,12 @@ def slices(models: Sequence[Vector]) -> Iterator[torch.Tensor]:
 
 
 def squared_distances(models: Sequence[Vector]) -> torch.Tensor:
-    """Between all pairs of models, in float64: points between models are found from them alone."""
+    """Between all pairs of models, in float64 and main memory: points between models are found from them alone."""
     count = len(models)
     upper = torch.triu_indices(count, count, offset=1)
     squares = torch.zeros((count, count), dtype=torch.float64)
     for rows in slices(models):
-        squares[upper[0], upper[1]] += torch.pdist(rows.double()).square()
+        squares[upper[0], upper[1]] += torch.pdist(doubled(rows)).square().cpu()
     return squares + squares.T
 
 

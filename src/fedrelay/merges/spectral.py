@@ -14,6 +14,7 @@ from fedrelay.merges.mean import mean, merged
 from fedrelay.merges.robust import enough
 from fedrelay.tasks import Task
 from fedrelay.types import GIVEN, Merge, Outcome, State, Vector
+from fedrelay.vectors import doubled
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class DivideAndConquer(Merge):
         """Those whom one look leaves in."""
         size = len(models[0][:trainable])
         places = torch.from_numpy(np.sort(draw.choice(size, min(self.sample, size), replace=False)))
-        rows = torch.stack([model[places] for model in models]).double()
+        places = places.to(models[0].device)
+        rows = doubled(torch.stack([model[places] for model in models]))
         rows -= rows.mean(0)
         # The projections on the first right singular vector are the first left one, times its singular value.
-        gram = rows @ rows.T
+        gram = (rows @ rows.T).cpu()
         scores = torch.linalg.eigh(gram).eigenvectors[:, -1].square()
         return set(scores.argsort(stable=True)[: len(models) - self.leaves_out].tolist())

@@ -11,6 +11,7 @@ from fedrelay import seeds
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import Computing
 from fedrelay.merges.mean import change, moved
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import GIVEN, Merge, Outcome, State, Vector, Visit, Work
@@ -72,8 +73,10 @@ class Trust(Merge):
         assert self.local is not None
         assert self.task is not None
         rows = seeds.rng(self.seed, "root").permutation(len(self.root))[: self.examples]
-        client = ClientData(NOBODY, self.root, torch.from_numpy(rows))
-        baton, workspaces = state.batons[0], Workspaces(self.task)
+        baton, device = state.batons[0], state.batons[0].params.device
+        root = self.root if device.type == "cpu" else self.root.on(device)
+        client = ClientData(NOBODY, root, torch.from_numpy(rows))
+        workspaces = Workspaces(self.task, computing=Computing(device))
         for hop in range(hops):
             visit = Visit(client, self.task, {}, state.shared, state.round + 1, hop, self.seed, workspaces)
             baton = self.local(baton, visit)[0]

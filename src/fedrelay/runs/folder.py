@@ -39,6 +39,8 @@ from fedrelay.system import files
 ROUNDS, SUMMARY, CONFIG = "rounds.jsonl", "summary.json", "config.toml"
 ATTACKERS = "attackers.json"
 """Who attacks in the whole run, where there is an attack."""
+LABELS = "labels.json"
+"""The main class of every client, where it is known."""
 CLIENTS, CLIENTS_TABLE, QUALITY = "clients.json", "clients.csv", "quality.json"
 MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION = "model.pt", "model.json", "client_models.pt", "preparation.json"
 AT_THE_END = (SUMMARY, CLIENTS, CLIENTS_TABLE, QUALITY, MODEL, MODEL_FACTS, CLIENT_MODELS, PREPARATION)

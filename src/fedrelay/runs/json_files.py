@@ -150,6 +150,12 @@ def listed(value: Any, key: str) -> None:
     need(isinstance(value, list) and all(map(is_number, value)), f"{key} should be a list of numbers", value)
 
 
+def chains(value: Any, key: str) -> None:
+    need(isinstance(value, list), f"{key} should be a list of chains", value)
+    for one in value:
+        listed(one, key)
+
+
 def pool(value: Any, key: str) -> None:
     """The number of a client and a square of numbers."""
     rows = value.get("distances") if isinstance(value, dict) else None

@@ -135,7 +135,7 @@ def weights_of(vector: Vector, workspaces: Workspaces) -> Weights:
     """A model as torch keeps it: tensors by name, each with memory of its own."""
     workspaces.main.load(vector, training=False)
     found = workspaces.main.network.state_dict()
-    return {name: each.detach().clone(memory_format=torch.contiguous_format) for name, each in found.items()}
+    return {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in found.items()}
 
 
 def differing(weights: Weights, common: Weights) -> Weights:

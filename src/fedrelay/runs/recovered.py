@@ -42,7 +42,7 @@ def write(folder: Path, state: State, memories: Mapping[int, Tree]) -> None:
     for client in sorted({hit.client for hit in state.log.attacked}):
         found = pictures_in(memories[client]) if client in memories else None
         if found is not None and found[0] == state.round:
-            images = {name: tensor.numpy() for name, tensor in found[1].items()}
+            images = {name: tensor.cpu().numpy() for name, tensor in found[1].items()}
             path = folder / FOLDER / f"round-{state.round:06d}-client-{client}.npz"
             path.parent.mkdir(mode=0o700, exist_ok=True)
             keep(path, packed(images))

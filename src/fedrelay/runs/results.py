@@ -27,6 +27,7 @@ from fedrelay.runs.json_files import Check, Damaged, dumps, number, numbers, tex
 from fedrelay.runs.quality import Bin, Calibration, Spread, calibration, confusion
 from fedrelay.runs.rounds import kept
 from fedrelay.runs.testing import by_client, own_test_parts
+from fedrelay.system.devices import deterministic
 from fedrelay.tasks import EVALUATION_BATCH, CrossEntropy, Predictor, Workspaces
 
 MOST_CLASSES = 200
@@ -106,7 +107,9 @@ def judge_classes(
     if test is None or not len(test) or not test.classified or not one_class:
         return None
     outputs = predictor.outputs(workspaces)
-    answers = [outputs(x).double().softmax(-1).max(-1) for x, _ in test.batches(EVALUATION_BATCH)]
+    some = test.on(workspaces.device).batches(EVALUATION_BATCH)
+    with deterministic(workspaces.device):
+        answers = [outputs(x).cpu().double().softmax(-1).max(-1) for x, _ in some]
     confidence = torch.cat([each.values for each in answers]).numpy()
     predicted, target = torch.cat([each.indices for each in answers]).numpy(), test.labels
     few = classes <= MOST_CLASSES

@@ -108,7 +108,12 @@ def with_newcomers(algorithm: Algorithm, engine: Engine, state: State) -> State:
         return state
     home = algorithm.update.at_home(engine.task)
     survey = ClientSurvey(
-        engine, engine.task.init(engine.seed), home=home, joined=sizes, told=state.told, update=algorithm.update
+        engine,
+        engine.task.init(engine.seed).to(engine.device),
+        home=home,
+        joined=sizes,
+        told=state.told,
+        update=algorithm.update,
     )
     memo = algorithm.plan.grown(state, survey, sizes, seeds.rng(engine.seed, "plan"))
     return replace(

@@ -13,6 +13,7 @@ import torch
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData, Federation
 from fedrelay.data.holdout import own_tests
+from fedrelay.system.devices import deterministic
 from fedrelay.tasks import EVALUATION_BATCH, OneModel, PerClient, Predictor, Workspaces, evaluate, evaluate_clients
 from fedrelay.tasks.predictors import Outputs
 from fedrelay.types import Vector
@@ -43,7 +44,8 @@ def clients_tested(
     if predictor.tested == "each" or federation is None or federation.test_order is None:
         return evaluate_clients(predictor, ((client, test) for client in predictor.some), workspaces)
     rows = ((client, federation.client_test(client).rows) for client in range(len(federation)))
-    parts = ((client, federation.test.picked(own)) for client, own in rows if len(own))
+    test = federation.test.on(workspaces.device)
+    parts = ((client, test.picked(own)) for client, own in rows if len(own))
     return evaluate_clients(predictor, parts, workspaces)
 
 
@@ -100,7 +102,7 @@ def by_client(
             ends = np.cumsum([part.size for part in company]).tolist()
             own = [Answered(together[end - part.size : end]) for end, part in zip(ends, company, strict=True)]
         for each, part in zip(own, company, strict=True):
-            yield part, evaluate(each, part.examples.picked(part.rows), workspaces)
+            yield part, evaluate(each, part.examples.on(workspaces.device).picked(part.rows), workspaces)
 
 
 def companies(parts: Sequence[ClientData]) -> Iterator[list[ClientData]]:
@@ -121,7 +123,8 @@ def companies(parts: Sequence[ClientData]) -> Iterator[list[ClientData]]:
 def answers_of(predictor: Predictor, company: Sequence[ClientData], workspaces: Workspaces) -> torch.Tensor:
     """What the predictor answers to their examples, which are few enough for one batch."""
     rows = torch.cat([part.rows for part in company])
-    return predictor.outputs(workspaces)(company[0].examples.take(rows)[0])
+    with deterministic(workspaces.device):
+        return predictor.outputs(workspaces)(company[0].examples.on(workspaces.device).take(rows)[0])
 
 
 @dataclass(frozen=True)

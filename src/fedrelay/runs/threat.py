@@ -15,6 +15,7 @@ from fedrelay.errors import BadInput, within
 from fedrelay.merges.colluding import COLLUSIONS, Collusion, colluding
 from fedrelay.plans.attackers import Attackers, Spread, hit
 from fedrelay.runs.log import Hit
+from fedrelay.system.devices import deterministic
 from fedrelay.tasks import EVALUATION_BATCH, PerClient, Predictor, Task, Workspaces
 from fedrelay.types import Algorithm, Chain, Hop, Merge, Outcome, Tree, Work
 from fedrelay.visits.attacks import AT_CLIENTS, Attack, Attacked
@@ -116,7 +117,9 @@ def accuracy(predictor: Predictor, examples: Store, workspaces: Workspaces) -> f
 def right(predictor: Predictor, examples: Store, workspaces: Workspaces) -> float:
     """The share of these examples whose class has the highest score."""
     outputs, answer = predictor.outputs(workspaces), workspaces.task.loss.answer
-    hits = sum(int((answer(outputs(x), y).argmax(-1) == y).sum()) for x, y in examples.batches(EVALUATION_BATCH))
+    some = examples.on(workspaces.device).batches(EVALUATION_BATCH)
+    with deterministic(workspaces.device):
+        hits = sum(int((answer(outputs(x), y).argmax(-1) == y).sum()) for x, y in some)
     return hits / len(examples)
 
 

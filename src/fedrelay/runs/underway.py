@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,7 @@ from fedrelay.errors import say_once
 from fedrelay.runs import checkpoint, contents
 from fedrelay.runs.json_files import Damaged
 from fedrelay.system import files
+from fedrelay.system.devices import CPU, placed
 from fedrelay.types import Tree, Underway
 
 FOLDER = "underway"
@@ -29,6 +31,9 @@ SHARE = 20
 
 GLANCE = 1.0
 """Seconds between two signs of how far a chain is."""
+
+CLIENTS = "clients"
+"""Beside the figures of a chain: who trains after whom in it."""
 
 
 class UnderwayFiles(Underway):
@@ -70,7 +75,7 @@ class UnderwayFiles(Underway):
         if not now and began < max(self._next.get(name, self._first), self._free):
             return
         try:
-            kept = {"whose": whose(), "what": tree()}
+            kept = {"whose": whose(), "what": placed(tree(), CPU)}
             contents.check(kept)
             with self._writing(f"{name}.pt") as file:
                 torch.save(kept, file)  # a pool may be as large as memory allows: there is no copy of it
@@ -85,12 +90,12 @@ class UnderwayFiles(Underway):
         self._folder.mkdir(mode=files.PRIVATE_FOLDER, exist_ok=True)
         return files.writing(self._folder / name, mode=files.PRIVATE)
 
-    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
+    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /, clients: Sequence[int] = ()) -> None:
         if time.monotonic() < self._glance:
             return
         self._glance = time.monotonic() + GLANCE
         with suppress(OSError), self._writing(f"{name}.json") as file:
-            file.write(json.dumps(dict(figures)).encode())
+            file.write(json.dumps({**figures, CLIENTS: list(clients)}).encode())
 
     def names(self) -> Collection[str]:
         return {Path(name).stem for name in self._left}
@@ -105,16 +110,26 @@ class UnderwayFiles(Underway):
         self.begin()
 
 
-def told(folder: Path) -> Iterator[Mapping[str, tuple[int, int]]]:
-    """How far every chain that is under way has last said to be."""
+@dataclass(frozen=True)
+class Told:
+    """How far something of a round has last said to be; of a chain, with its clients in order."""
+
+    figures: Mapping[str, tuple[int, int]]
+    clients: tuple[int, ...] = ()
+
+
+def told(folder: Path) -> Iterator[Told]:
+    """All that is under way."""
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         with suppress(OSError, ValueError, TypeError, AttributeError):  # it is gone, or no file of ours
-            yield {str(key): (int(done), int(of)) for key, (done, of) in json.loads(path.read_bytes()).items()}
+            found = json.loads(path.read_bytes())
+            clients = tuple(int(client) for client in found.pop(CLIENTS, ()))
+            yield Told({str(key): (int(done), int(of)) for key, (done, of) in found.items()}, clients)
 
 
 def in_words(folder: Path) -> str:
     """How far the chains of the round are, for people; empty if nobody has said anything."""
-    found = list(told(folder))
+    found = [each.figures for each in told(folder)]
     if not found:
         return ""
     keys = list(dict.fromkeys(key for figures in found for key in figures))

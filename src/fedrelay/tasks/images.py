@@ -34,4 +34,9 @@ def scaling(task: Task, who: str) -> Callable[[torch.Tensor], torch.Tensor]:
             f"{who} images, which must be scaled as the data are, and the data's transform "
             f"{type(transform).__name__} does not take images between 0 and 1: {error}"
         ) from error
-    return lambda images: black + images * (white - black)
+
+    def scaled(images: torch.Tensor) -> torch.Tensor:
+        low, high = black.to(images.device), white.to(images.device)
+        return low + images * (high - low)
+
+    return scaled

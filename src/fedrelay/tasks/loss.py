@@ -121,10 +121,11 @@ def check_number(weights: tuple[float, ...], count: int, key: str, what: str) ->
 
 
 def as_tensor(weights: tuple[float, ...], like: torch.Tensor) -> torch.Tensor | None:
-    return torch.tensor(weights, dtype=like.dtype) if weights else None
+    return torch.tensor(weights, dtype=like.dtype, device=like.device) if weights else None
 
 
 def weight_of(target: torch.Tensor, weights: tuple[float, ...]) -> float:
     """How many targets count, or what they weigh together."""
     there = target[target != PADDING]
-    return float(torch.tensor(weights, dtype=torch.float64)[there].sum()) if weights else int(there.numel())
+    # In main memory: not every device has float64.
+    return float(torch.tensor(weights, dtype=torch.float64)[there.cpu()].sum()) if weights else int(there.numel())

@@ -240,7 +240,7 @@ class Quantile(Loss):
 
     def _each(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         short = target.unsqueeze(-1) - self._split(output, target)
-        level = torch.tensor(self.quantiles, dtype=short.dtype)
+        level = torch.tensor(self.quantiles, dtype=short.dtype, device=short.device)
         return torch.maximum(level * short, (level - 1) * short)
 
     def _split(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

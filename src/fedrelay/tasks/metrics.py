@@ -121,7 +121,7 @@ class WordAccuracy(Metric):
         left_out = torch.tensor([PADDING, *(number % form.count for number in self.without)])
 
         def right(answer: torch.Tensor, target: torch.Tensor) -> tuple[int, int]:
-            counted = ~torch.isin(target, left_out)
+            counted = ~torch.isin(target, left_out.to(target.device))
             return int((answer.argmax(-1) == target)[counted].sum()), int(counted.sum())
 
         return Mean(right)

@@ -12,6 +12,7 @@ import torch
 
 from fedrelay.data.examples import Store
 from fedrelay.errors import BadInput, within
+from fedrelay.system.devices import deterministic
 from fedrelay.tasks.losses import CrossEntropy
 from fedrelay.tasks.metrics import Form
 from fedrelay.tasks.parts import PRIVATE
@@ -244,8 +245,14 @@ def evaluate_clients(
 def evaluate(
     predictor: Predictor | Vector, examples: Store, workspaces: Workspaces, batch: int = EVALUATION_BATCH
 ) -> dict[str, float]:
-    """The mean loss and the task's metrics on these examples."""
+    """The mean loss and the task's metrics on these examples, computed where the workspaces are."""
     predictor = OneModel(predictor) if isinstance(predictor, torch.Tensor) else predictor
+    with deterministic(workspaces.device):
+        return judged(predictor, examples.on(workspaces.device), workspaces, batch)
+
+
+def judged(predictor: Predictor, examples: Store, workspaces: Workspaces, batch: int) -> dict[str, float]:
+    """The same, of examples that are there."""
     outputs, task, loss = predictor.outputs(workspaces), workspaces.task, workspaces.task.loss.tally()
     tallies: dict[str, Tally] = {}
     for x, y in examples.batches(batch):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from fedrelay.data.nests import joined
+from fedrelay.data.nests import joined, mapped
 
 PADDING = -100
 """A target that does not count."""
@@ -46,13 +46,13 @@ class Mean(Tally):
 
 
 class Measured(Tally):
-    """A metric of torchmetrics, which keeps sums and no examples."""
+    """A metric of torchmetrics, which keeps sums and no examples: in main memory, which has float64."""
 
     def __init__(self, metric: Any, prepare: Prepare, *, least: int = 1) -> None:
         self._metric, self._prepare, self._least, self._seen = metric, prepare, least, 0
 
     def add(self, answer: Any, target: torch.Tensor, /) -> None:
-        self._metric.update(*self._prepare(answer, target))
+        self._metric.update(*self._prepare(answer.cpu(), target.cpu()))
         self._seen += len(target)
 
     def value(self) -> float:
@@ -64,7 +64,7 @@ class Measured(Tally):
 
 
 class Whole(Tally):
-    """Keeps all answers and targets, and looks at them together."""
+    """Keeps all answers and targets in main memory, and looks at them together."""
 
     def __init__(self, figure: Callable[[Any, torch.Tensor], float], prepare: Prepare | None = None) -> None:
         self._figure, self._prepare = figure, prepare
@@ -72,6 +72,7 @@ class Whole(Tally):
         self._targets: list[Any] = []
 
     def add(self, answer: Any, target: torch.Tensor, /) -> None:
+        answer, target = (mapped(part, torch.Tensor.cpu) for part in (answer, target))
         if self._prepare is not None:
             answer, target = self._prepare(answer, target)
         self._answers.append(answer)

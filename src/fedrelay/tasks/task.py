@@ -16,6 +16,7 @@ from fedrelay.data.federation import Federation
 from fedrelay.data.nests import Shape, form
 from fedrelay.errors import BadInput
 from fedrelay.kernels.layers import written_out
+from fedrelay.kernels.native import dense_layers
 from fedrelay.models import Model
 from fedrelay.models.inputs import spread
 from fedrelay.tasks.headline import LOSS, Headline
@@ -172,6 +173,11 @@ class Task:
             return False
         two = torch.empty(2, self.layout.trainable, device="meta")
         return self.plain and written_out(self.network(), self.layout, two, two) is not None
+
+    @cached_property
+    def dense(self) -> bool:
+        """Whether models of this kind are plain sequences of dense layers, which can be trained natively."""
+        return self.plain and not nested(self.shape) and dense_layers(self.network(), self.layout) is not None
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

@@ -6,15 +6,16 @@ from functools import cached_property
 
 import torch
 
-from fedrelay.kernels.workspace import StackedWorkspace, Workspace
+from fedrelay.kernels.workspace import Computing, StackedWorkspace, Workspace
 from fedrelay.tasks.task import Task
 
 
 class Workspaces:
     """Where the models of a task are trained and looked at. They belong to whoever makes visits, not to the task."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, *, native: bool = False, computing: Computing = Computing()) -> None:
+        self.task, self._native, self._computing = task, native, computing
+        self.device = computing.device
         self._sides: dict[str, Workspace] = {}
         self._stack: StackedWorkspace | None = None
 
@@ -31,12 +32,14 @@ class Workspaces:
 
     def _make(self) -> Workspace:
         task = self.task
-        return Workspace(task.network(), task.layout, task.loss, written=task.plain)
+        how = {"written": task.plain, "native": self._native}
+        return Workspace(task.network(), task.layout, task.loss, computing=self._computing, **how)
 
     def stack(self, rows: int) -> StackedWorkspace:
         """Room for this many models at once; whoever works there first fills `weights`."""
         if self._stack is None or len(self._stack.weights) < rows:
             # Two pieces, so that both begin where memory is aligned however many rows there are: bits depend on it.
-            weights, gradient = (torch.empty(rows, self.task.layout.trainable) for _ in range(2))
+            size = rows, self.task.layout.trainable
+            weights, gradient = (torch.empty(size, device=self.device) for _ in range(2))
             self._stack = StackedWorkspace(self.task.network(), self.task.layout, weights, gradient)
         return self._stack.first(rows)

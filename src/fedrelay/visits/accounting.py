@@ -7,10 +7,6 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-from scipy.stats import norm
-
 from fedrelay.errors import BadInput
 
 WIDEST = 1e4
@@ -21,7 +17,9 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """The delta that goes with an epsilon under mu-Gaussian differential privacy (Dong et al. 2022, Cor. 2.13)."""
     if not mu:
         return 0.0
-    return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)))
+    from scipy.special import log_ndtr, ndtr  # here, as below: whoever has no privacy does not wait for SciPy
+
+    return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -31,6 +29,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if mu > math.sqrt(WIDEST) or gaussian_delta(WIDEST, mu) > delta:
         return math.inf
+    from scipy.optimize import brentq
+
     return float(brentq(lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, WIDEST, xtol=1e-10))
 
 
@@ -44,6 +44,8 @@ def epsilon_of_visits(noise: float, visits: int, delta: float) -> float:
 
 def noise_for_visits(epsilon: float, visits: int, delta: float) -> float:
     """The least noise with which so many releases stay within this epsilon."""
+    from scipy.optimize import brentq
+
     mu = brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, 1e-9, 2 * math.sqrt(epsilon) + 20, xtol=1e-14)
     return math.sqrt(visits) / float(mu)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Result, Visit, Work
+from fedrelay.types import Baton, Result, Tree, Visit, Work
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,17 @@ class Around(Work):
     def counted(self, size: int, /) -> int:
         return self.work.counted(size)
 
+    def at_once(self, size: int, /) -> int:
+        return self.work.at_once(size)
+
     def adapt(self, task: Task, /) -> Task:
         return self.work.adapt(task)
 
     def at_home(self, task: Task, /) -> tuple[slice, ...]:
         return self.work.at_home(task)
+
+    def specimen(self, task: Task, /) -> Tree | None:
+        return self.work.specimen(task)
 
     def stacks(self, task: Task, /) -> bool:
         return self.work.stacks(task)

@@ -51,20 +51,25 @@ CHUNK = 1 << 20
 """About so many bytes of inputs are gathered at once: several small batches cost hardly more than one."""
 
 
-def alone(row: Row) -> Iterator[Iterator[Batch]]:
-    """The batches of one visit, pass by pass."""
+def alone(row: Row, *, joined: bool = False) -> Iterator[Iterator[Batch]]:
+    """The batches of one visit, pass by pass; or, `joined`, as they are gathered, several in one."""
     examples = row.client.examples
     draw = row.draw if examples.draws else None
     several = 1 if draw else max(CHUNK // (examples.numbers * 4 * row.batch), 1)
     for order in row.passes:
-        yield in_chunks(row, order, several, draw)
+        yield in_chunks(row, order, several, draw, joined=joined)
 
 
-def in_chunks(row: Row, order: torch.Tensor, several: int, draw: np.random.Generator | None) -> Iterator[Batch]:
+def in_chunks(
+    row: Row, order: torch.Tensor, several: int, draw: np.random.Generator | None, *, joined: bool
+) -> Iterator[Batch]:
     """The batches of one pass, several of them gathered at once."""
     batch, fold = row.batch, row.fold
     for positions in folded(order, several * batch, fold=fold):
         x, y = row.client.take(positions, draw)
+        if joined:
+            yield x, y, rows_in(y)
+            continue
         for part, targets in zip(folded(x, batch, fold=fold), folded(y, batch, fold=fold), strict=True):
             yield part, targets, rows_in(targets)
 
@@ -82,7 +87,8 @@ def poisson(
                 x, y = client.take(positions, draw if client.examples.draws else None)
                 yield x, y, len(positions)
             else:
-                yield torch.empty(0), torch.empty(0), 0
+                nothing = torch.empty(0, device=client.examples.device)
+                yield nothing, nothing, 0
 
     for done in range(0, steps, in_pass):
         yield drawn(min(in_pass, steps - done))
@@ -117,7 +123,7 @@ class Gathered:
         for number, (row, batches) in enumerate(zip(rows, drawn, strict=True)):
             index[:, number][filled[:, number]] = row.client.rows.index_select(0, torch.cat(batches)).numpy()
         self._examples = examples
-        self._index, self._filled = torch.from_numpy(index), torch.from_numpy(filled)
+        self._index, self._filled = (torch.from_numpy(part).to(examples.device) for part in (index, filled))
         self._counts: NDArray[np.int64] = counts
 
     def batch(self, step: int, going: int) -> Batch:
@@ -127,7 +133,7 @@ class Gathered:
         x, y = x.view(going, width, *x.shape[1:]), y.view(going, width)
         if counts.min() < width:
             y = y.masked_fill(~self._filled[step, :going, :width], PADDING)
-            return x, y, torch.from_numpy(counts)
+            return x, y, torch.from_numpy(counts).to(y.device)
         return x, y, width
 
 
@@ -146,4 +152,4 @@ class Taken:
         for number, (x, y) in enumerate(parts):
             inputs[number, : counts[number]] = x
             targets[number, : counts[number]] = y
-        return inputs, targets, torch.tensor(counts)
+        return inputs, targets, torch.tensor(counts, device=targets.device)

@@ -144,7 +144,7 @@ class Squared:
     """‖w - m‖², whose gradient is 2 (w - m)."""
 
     def distances(self, weights: Vector, models: Sequence[Vector]) -> list[float]:
-        found, room = [0.0] * len(models), torch.empty(min(CHUNK, len(weights)))
+        found, room = [0.0] * len(models), weights.new_empty(min(CHUNK, len(weights)))
         for place in pieces(len(weights)):
             here = weights[place]
             for number, model in enumerate(models):
@@ -155,7 +155,7 @@ class Squared:
     def climb(self, gradient: Vector, weights: Vector, pulls: Sequence[Pull]) -> None:
         """Add the gradient of Σ slope · distance. Differences first: what has not moved must get exactly nothing, of
         which an optimiser that scales number by number would make steps."""
-        room = torch.empty(min(CHUNK, len(weights)))
+        room = weights.new_empty(min(CHUNK, len(weights)))
         for place in pieces(len(weights)):
             here = weights[place]
             for model, _, slope in pulls:

@@ -130,7 +130,7 @@ def discrepancy(a: torch.Tensor, b: torch.Tensor, widths: Sequence[float] = ()) 
 
 def median_of(squares: torch.Tensor) -> float:
     """The median of the distances between different rows; 1 where they are all the same."""
-    above = torch.triu_indices(len(squares), len(squares), offset=1)
+    above = torch.triu_indices(len(squares), len(squares), offset=1, device=squares.device)
     return float(squares[above[0], above[1]].median()) or 1.0
 
 

@@ -10,6 +10,7 @@ import torch
 
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
+from fedrelay.system.devices import placed
 from fedrelay.tasks import Task
 from fedrelay.types import POOL_DISTANCES, Baton, Report, Result, Tree, Visit, Work
 from fedrelay.visits.diversity import Diversity
@@ -73,9 +74,13 @@ class ModelPool(Work):
     def adapt(self, task: Task, /) -> Task:
         return self.work.adapt(task)
 
+    def specimen(self, task: Task, /) -> Tree:
+        sides = (self.pooling.models + 1,) * 2
+        return {POOL_DISTANCES: torch.empty(sides, device="meta")} if self.pooling.distances else {}
+
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         models = self.pooling.models
-        pool = torch.zeros(models + 1, len(baton.params))  # it may be written to disk before it is full
+        pool = baton.params.new_zeros(models + 1, len(baton.params))  # it may be written to disk before it is full
         begun = self.begun(baton, visit, pool)
         weight, memory, reports = begun.weight, begun.memory, begun.reports
         for number in range(begun.trained + 1, models + 1):
@@ -95,6 +100,7 @@ class ModelPool(Work):
         kept = None if visit.place is None else visit.place.find("pool")
         if kept is not None and kept["hop"] == visit.hop:
             trained = int(kept["trained"])
+            kept = placed(kept, pool.device)
             pool[: trained + 1] = kept["models"]
             memory = visit.memory if kept["memory"] is None else kept["memory"]
             return Begun(trained, kept["weight"], memory, kept["reports"])
@@ -110,7 +116,7 @@ class ModelPool(Work):
             return baton, []
         if self.pooling.own:
             own = seeds.derive(visit.seed, "own model", visit.client.id)
-            baton = Baton(visit.task.init(own), baton.weight)
+            baton = Baton(visit.task.init(own).to(baton.params.device), baton.weight)
         if not self.pooling.warm_up:
             return baton, []
         others = tuple(term for term in self.work.terms if not isinstance(term, Diversity))  # there is no pool yet
@@ -155,7 +161,7 @@ def summed(reports: Sequence[Report]) -> Report:
 def pairwise(models: torch.Tensor) -> torch.Tensor:
     """How far every two models are apart: the length of their difference (FedELMY 2024, Fig. 10). Two at a time: a pool
     may be as large as memory allows."""
-    found = torch.zeros(len(models), len(models))
+    found = models.new_zeros(len(models), len(models))
     for one in range(len(models)):
         for other in range(one):
             found[one, other] = found[other, one] = torch.linalg.vector_norm(models[one] - models[other])

@@ -41,7 +41,7 @@ class PerExample:
         """Fill the workspace's gradient with the noisy sum, divided by the expected size of a batch."""
         loss = clipped_sum(workspace, task.layout, task.loss, x, y, clip=self.clip)
         if self.noise:
-            workspace.gradient.add_(gaussian(len(workspace.gradient), rng), alpha=self.noise * self.clip)
+            workspace.gradient.add_(gaussian(workspace.gradient, rng), alpha=self.noise * self.clip)
         workspace.gradient.div_(batch)
         return loss
 
@@ -83,7 +83,7 @@ class Noised(Around):
             return result
         step.mul_(min(1.0, self.clip / length) if length else 1.0)
         if self.noise:
-            step.add_(gaussian(len(step), noise_rng(visit)), alpha=self.noise * self.clip)
+            step.add_(gaussian(step, noise_rng(visit)), alpha=self.noise * self.clip)
             report = silent(report)
         params = after.params.clone()
         for place in between(home, len(params)):
@@ -126,7 +126,7 @@ class Released(Work):
         assert isinstance(self.work, Trait)
         length = float(torch.linalg.vector_norm(trait.float()))
         numbers = trait.float() * min(1.0, self.clip / length if length else 1.0)
-        numbers = numbers + self.noise * self.clip * gaussian(trait.numel(), rng).view(trait.shape)
+        numbers = numbers + self.noise * self.clip * gaussian(trait, rng)
         if self.work.kind == "weights":
             return numbers.to(trait.dtype)
         numbers = numbers.clamp(min=0.0)
@@ -152,9 +152,10 @@ def noise_rng(visit: Visit) -> np.random.Generator:
     return seeds.rng(seed, "noise", visit.round, visit.hop, visit.client.id, visit.part)
 
 
-def gaussian(count: int, rng: np.random.Generator) -> Vector:
-    """So many independent numbers of deviation 1."""
-    return torch.from_numpy(rng.standard_normal(count, dtype=np.float32))
+def gaussian(like: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """As many independent numbers of deviation 1, where those are; they are drawn in main memory, so that they are the
+    same wherever that is."""
+    return torch.from_numpy(rng.standard_normal(like.shape, dtype=np.float32)).to(like.device)
 
 
 def refuse_buffers(task: Task, home: Sequence[slice]) -> None:

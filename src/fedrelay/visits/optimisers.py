@@ -11,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.native import KINDS, Rule
 from fedrelay.types import LATER
 from fedrelay.visits.training import Training
 
@@ -30,6 +31,10 @@ class Optimiser(ABC):
     @abstractmethod
     def first(self, rows: int) -> Optimiser:
         """The optimiser of the first rows alone, at the same place in memory."""
+
+    def rule(self) -> Rule | None:
+        """The same steps, as the compiled loop takes them (what it keeps is where it is kept here); None: it cannot."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,10 @@ class Descent(Optimiser):
 
     def first(self, rows: int) -> Descent:
         return self if self.velocity is None else Descent(self.factor, self.weight_decay, self.velocity[:rows])
+
+    def rule(self) -> Rule:
+        velocity = None if self.velocity is None else self.velocity.data_ptr()
+        return Rule(kind=KINDS["sgd"], momentum=self.factor, weight_decay=self.weight_decay, velocity=velocity)
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,16 @@ class Adaptive(Optimiser):
             self.mean[:rows],
             self.square[:rows],
             self.steps,
+        )
+
+    def rule(self) -> Rule:
+        kind = KINDS["adamw" if self.decoupled else "adam"]
+        betas, kept = (self.beta1, self.beta2), (self.mean.data_ptr(), self.square.data_ptr())
+        return Rule(
+            kind=kind,
+            weight_decay=self.weight_decay,
+            eps=self.eps,
+            **dict(zip(("beta1", "beta2", "velocity", "square"), betas + kept, strict=True)),
         )
 
 
@@ -197,7 +216,7 @@ def adaptive(local: Adam | AdamW, weights: torch.Tensor) -> Adaptive:
     """A new optimiser for these weights."""
     mean, square = torch.zeros_like(weights), torch.zeros_like(weights)
     settings = local.beta1, local.beta2, local.eps, local.weight_decay, local.decoupled
-    return Adaptive(*settings, mean, square, torch.zeros(()))
+    return Adaptive(*settings, mean, square, weights.new_zeros(()))
 
 
 def check_adaptive(beta1: float, beta2: float, eps: float) -> None:

@@ -60,7 +60,7 @@ class Task2Vec(Trait):
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         client = visit.client
         draw = seeds.rng(visit.seed, "task2vec", client.id)
-        body = self.probe(baton.params, visit)
+        body = self.probe(baton.params, visit).to(visit.workspaces.device)
         body.eval()
         rows = torch.from_numpy(draw.permutation(client.size)[: self.most])
         with seeds.torch_seed(visit.seed, "task2vec", client.id):
@@ -74,14 +74,15 @@ class Task2Vec(Trait):
         with torch.no_grad():
             found = [aligned(body(x), y) for x, y in batches(visit, rows, FORWARD)]
         features, targets = torch.cat([f for f, _ in found]), torch.cat([y for _, y in found])
-        head = nn.Linear(features.shape[1], visit.task.classes)
+        head = nn.Linear(features.shape[1], visit.task.classes).to(features.device)
         nn.init.zeros_(head.weight)  # a random start would tell clients apart that have the same data
         nn.init.zeros_(head.bias)
         adam = torch.optim.Adam(head.parameters(), self.lr, weight_decay=self.weight_decay, fused=True)
-        chances = (1 / torch.bincount(targets)[targets]).double().numpy()
+        classes = targets.cpu()
+        chances = (1 / torch.bincount(classes)[classes]).double().numpy()
         chances /= chances.sum()
         for _ in range(self.epochs):
-            chosen = torch.from_numpy(draw.choice(len(targets), self.samples, p=chances))
+            chosen = torch.from_numpy(draw.choice(len(targets), self.samples, p=chances)).to(targets.device)
             for part in torch.split(chosen, HEAD_BATCH):
                 adam.zero_grad()
                 functional.cross_entropy(head(features[part]), targets[part]).backward()  # type: ignore[no-untyped-call]
@@ -102,7 +103,7 @@ class Task2Vec(Trait):
         weights = [p for name, p in body.named_parameters() if "weight" in name.rpartition(".")[2] and p.requires_grad]
         if not weights:
             raise BadInput("the probe network has no trainable weight to measure the information of")
-        total = [torch.zeros(len(weight)) for weight in weights]
+        total = [weight.new_zeros(len(weight)) for weight in weights]
         count = 0
         for _ in range(passes):
             for x, y in batches(visit, rows, self.batch):
@@ -110,7 +111,7 @@ class Task2Vec(Trait):
                 logits = head(features)
                 with torch.no_grad():
                     chances = logits.softmax(-1)
-                    signed = chances.sqrt() * random_signs(logits.shape)
+                    signed = chances.sqrt() * random_signs(logits.shape).to(logits.device)
                     residuals = signed - chances * signed.sum(-1, keepdim=True)
                 gradients = torch.autograd.grad(logits, weights, residuals, allow_unused=True)
                 for sum_of, gradient in zip(total, gradients, strict=True):

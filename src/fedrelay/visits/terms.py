@@ -173,6 +173,17 @@ class Term(ABC):
         """
         return visit.memory, {}
 
+    def specimen(self, task: Task, /) -> Tree | None:
+        """The form of what it sends besides the model, as `Work.specimen` has it."""
+        return {} if type(self).end is Term.end else None
+
+
+def specimen_of(terms: Iterable[Term], task: Task) -> Tree | None:
+    """The form of what all terms send; None if one of them does not say."""
+    parts = [term.specimen(task) for term in terms]
+    known = [part for part in parts if part is not None]
+    return {key: value for part in known for key, value in part.items()} if len(known) == len(parts) else None
+
 
 @dataclass(frozen=True)
 class Proximal(Term):

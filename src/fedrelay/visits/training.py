@@ -15,11 +15,12 @@ from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.kernels.workspace import BatchLoss, StackedWorkspace, Workspace
 from fedrelay.tasks import Task
-from fedrelay.types import GIVEN, LATER, Baton, Report, Result, Vector, Visit, Work
+from fedrelay.types import GIVEN, LATER, Baton, Report, Result, Tree, Vector, Visit, Work
 from fedrelay.visits import batches
+from fedrelay.visits.native import native_loop
 from fedrelay.visits.noise import PerExample, noise_rng, refuse_buffers
 from fedrelay.visits.schedules import Constant, Schedule
-from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall
+from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall, specimen_of
 from fedrelay.visits.validation import Epoch, better, held_out, number_held, split, tell_poor_choice
 
 if TYPE_CHECKING:
@@ -127,12 +128,18 @@ class Training(Work):
     def counted(self, size: int, /) -> int:
         return size - number_held(size, self.validation)
 
+    def at_once(self, size: int, /) -> int:
+        return min(self.batch or size, size)
+
     def adapt(self, task: Task, /) -> Task:
         for term in self.terms:
             task = term.adapt(task)
         if self.per_example is not None:
             refuse_buffers(task, ())
         return task
+
+    def specimen(self, task: Task, /) -> Tree | None:
+        return specimen_of(self.terms, task)
 
     def describing(self, work: Work, /) -> Work:
         if self.per_example is not None and self.per_example.noise:
@@ -160,9 +167,12 @@ class Training(Work):
         size, quiet = visit.client.size, progress.loss_of is None and not workspace.draws
         fold = visit.task.parts.by_batch
         _, examples = self.lengths(size, fold=fold)
-        with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit)):
-            for number, batch_of in enumerate(self.drawn(visit), start=1):
-                self.descend(progress, batch_of)
+        native = native_loop(self, progress, visit)
+        passes = self.drawn(visit) if native is None else native.passes
+        device = visit.workspaces.device
+        with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit), device=device):
+            for number, some in enumerate(passes, start=1):
+                self.descend(progress, some) if native is None else native.descend(some)
                 seen = min(number * size, examples)
                 steps, kept = self.steps_for(seen, size, fold=fold), progress.optimiser.momentum
                 yield Epoch(number, steps, seen, float(progress.losses), kept if self.carries else None)
@@ -207,7 +217,7 @@ class Training(Work):
 
     def begin(self, workspace: Workspace | StackedWorkspace, visit: Visit, effect: Effect) -> Progress:
         """Training that is about to begin in a workspace."""
-        losses = torch.zeros(workspace.weights.shape[:-1])
+        losses = workspace.weights.new_zeros(workspace.weights.shape[:-1])
         lr, optimiser = self.lr * self.schedule(visit.round), self.optimiser(workspace.weights)
         if self.carries and optimiser.momentum is not None:
             optimiser.momentum.copy_(recall(visit.memory, MOMENTUM, workspace.weights))

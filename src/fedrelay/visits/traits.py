@@ -112,13 +112,13 @@ class Confidence(Trait):
         task, workspace = visit.task, visit.workspaces.main
         self.check(task)
         assert task.public is not None
-        sums, counts = torch.zeros(task.classes), torch.zeros(task.classes)
+        sums, counts = (trained.params.new_zeros(task.classes) for _ in range(2))
         workspace.load(trained.params, training=False)
-        for x, y in task.public.batches(EVALUATION_BATCH):
+        for x, y in task.public.on(sums.device).batches(EVALUATION_BATCH):
             output, target = predictions(workspace.network(x), y)
             scores = output.softmax(-1) if self.rule == "published" else output
             sums.index_add_(0, target, scores.gather(1, target[:, None])[:, 0])
-            counts.index_add_(0, target, torch.ones(len(target)))
+            counts.index_add_(0, target, counts.new_ones(len(target)))
         mean = (sums / counts)[counts > 0]  # classes too rare for an exemplar say nothing of anybody
         return mean / mean.sum() if self.rule == "published" else mean.softmax(0)
 

@@ -15,7 +15,7 @@ from fedrelay.engines.pool.dispatch import Bundles, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.relay import Context, Simulation
 from fedrelay.engines.simulating import Simulating
-from fedrelay.errors import within
+from fedrelay.errors import BadInput, within
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
@@ -27,7 +27,7 @@ class Ray(Simulating):
     The `address` is "local" (a cluster of this machine alone, which ends with the program), "auto" (the one that this
     machine belongs to) or HOST:PORT of a cluster's head. The data set is placed once on every machine. A worker that is
     lost, with its machine or alone, is replaced and its chains are run again. Client memories beyond `memory_limit`
-    megabytes are kept in a file. Workers end with the engine, or with `close`.
+    megabytes are kept in a file. Workers end with the engine, or with `close`. The only `device` is "cpu".
     """
 
     def __init__(
@@ -39,7 +39,13 @@ class Ray(Simulating):
         address: str = "local",
         workers: int | None = None,
         memory_limit: float | None = None,
+        device: str = "cpu",
     ) -> None:
+        if device != "cpu":
+            raise BadInput(
+                f'ray computes on processors, not on device = "{device}": leave device out, or use the engine pool, '
+                "which has one worker for every GPU of this machine"
+            )
         if workers is not None:
             within("workers", workers, least=1)
         joining.check_installed()

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fedrelay.engines.pool.dispatch import cores
@@ -25,6 +26,9 @@ PATIENCE = 5.0
 
 WAIT = "RAY_gcs_server_port_wait_time_s"
 """Says how many seconds Ray waits for the head of a cluster: half a minute for its own, a quarter of an hour else."""
+
+TOKEN = "RAY_AUTH_TOKEN"
+"""Without it, nobody may use a cluster that asks for it."""
 
 ROOM = 64 << 20
 """Bytes that models need in an object store, beside the data."""
@@ -82,19 +86,38 @@ def join(address: str, *, talks: bool = False) -> Any:
     if address == "local":
         settings = {"num_cpus": cores(), "include_dashboard": False}
         os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own is 15: workers would wait for everybody else
-        if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # Ray's own way is a file in the home folder that all can read
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     elif address != "auto":
         check_answers(address)
     try:
         # Undisturbed, also because Ray would hear SIGTERM in our place from now on.
-        with undisturbed(), waiting(120 if address == "local" else 1):  # 1 is one attempt, of 40 seconds
+        wait = 120 if address == "local" else 1  # 1 is one attempt, of 40 seconds
+        with undisturbed(), waiting(wait), lent_token(address):
             ray.init(address=address, log_to_driver=talks, logging_level=logging.ERROR, **settings)
     except Exception as error:  # of many kinds, even of none
         ray.shutdown()
         raise not_joined(address, error) from error
     JOINED.add(address)
     return ray
+
+
+@cache
+def own_token() -> str:
+    """The token of all clusters that this program starts."""
+    return secrets.token_hex(32)
+
+
+@contextmanager
+def lent_token(address: str) -> Iterator[None]:
+    """Inside, a cluster of our own has a token: Ray's own way is a file in the home folder that all can read. Ray has
+    read it when it is connected, and so have the processes of the cluster; no other one needs to inherit it."""
+    if address != "local" or any(name in os.environ for name in (TOKEN, f"{TOKEN}_PATH")):
+        yield
+        return
+    os.environ[TOKEN] = own_token()
+    try:
+        yield
+    finally:
+        os.environ.pop(TOKEN, None)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +56,7 @@ class Outbox(Underway):
             self._kept[name] = whose(), sent(pack(tree()))  # now, because training goes on
             self._next[name] = time.monotonic() + EVERY
 
-    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /) -> None:
+    def tell(self, name: str, figures: Mapping[str, tuple[int, int]], /, clients: Sequence[int] = ()) -> None:
         self._told[name] = dict(figures)
 
     def fetched(self) -> tuple[dict[str, Mapping[str, tuple[int, int]]], dict[str, tuple[str, Sent]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -15,6 +14,7 @@ from fedrelay.engines.pool.worker import Done, Job, Reply, Round
 from fedrelay.engines.pool.workers import Lost
 from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
+from fedrelay.system.cores import CORES, NUMBER, told, usable
 from fedrelay.types import Baton, Chain, Outcome, Tree
 
 DEATHS = 3
@@ -190,19 +190,18 @@ def deadly(chains: Sequence[Chain], at: Sequence[int | None]) -> RunFailed:
     )
 
 
-CORES = "FEDRELAY_CORES"
-"""Says how many cores a program may use where it should leave some to others, such as runs beside it."""
-
-
 def cores() -> int:
-    """How many this process may use."""
-    told = os.environ.get(CORES, "")
-    if told:
-        if not re.fullmatch("[1-9][0-9]{0,3}", told):
-            raise BadInput(f"{CORES} must be a whole number from 1 to 9999, not {told!r:.100}")
-        return int(told)
-    available = getattr(os, "sched_getaffinity", None)
-    return len(available(0)) if available is not None else os.cpu_count() or 1
+    """How many this process may use: as many as the user says, or else as are ours (`system.cores`)."""
+    if told() and not NUMBER.fullmatch(told()):
+        raise BadInput(f"{CORES} must be a whole number from 1 to 9999, not {told()!r:.100}")
+    return usable()
+
+
+def within_cores() -> None:
+    """Let operators have no more threads than there are cores for them: torch does not know of quotas, and threads that
+    share the time of fewer cores wait for one another."""
+    if torch.get_num_threads() > cores():
+        torch.set_num_threads(cores())
 
 
 def share_cores(count: int) -> None:

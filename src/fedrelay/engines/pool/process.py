@@ -14,10 +14,13 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import ORIGINAL_DIR, _children  # type: ignore[attr-defined]
 from pathlib import Path
 
+import torch
+
 from fedrelay.engines.packing import Receiver, Sender
 from fedrelay.engines.pool import worker
 from fedrelay.engines.pool.signs import NOWHERE, Signs
 from fedrelay.engines.pool.worker import Job, Reply, sound
+from fedrelay.system.devices import CPU
 from fedrelay.system.processes import Watch, deaf_to_interrupts
 
 MOST_NAMED = 10
@@ -40,21 +43,23 @@ def without_missing_main() -> Iterator[None]:
 
 
 class Worker:
-    """One process, as its parent sees it."""
+    """One process, as its parent sees it. It computes on `device`; what it sends comes to `home`, its parent's."""
 
-    def __init__(self, folder: Path, number: int, setup: bytes) -> None:
-        self.number = number
+    def __init__(
+        self, folder: Path, number: int, setup: bytes, device: torch.device = CPU, home: torch.device = CPU
+    ) -> None:
+        self.number, self.device = number, device
         self.ready = False
         self.job: Job | None = None
         self._folder = folder
         self._round: bytes | None = None
-        self._sender, self._receiver = Sender(folder, f"to-{number}"), Receiver()
+        self._sender, self._receiver = Sender(folder, f"to-{number}"), Receiver(home)
         self._signs, self._beats = Signs.make(folder, number), 0
         # Only spawn: torch's threads do not survive a fork, and Windows and macOS have nothing else.
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe()
         name = f"fedrelay-worker-{number}"
-        arguments = (theirs, str(folder), f"from-{number}", setup, str(self._signs.path))
+        arguments = (theirs, str(folder), f"from-{number}", setup, str(self._signs.path), str(device))
         self.process: SpawnProcess = spawn.Process(target=worker.serve, args=arguments, name=name, daemon=True)
         if sys.platform != "win32":
             resource_tracker.ensure_running()  # starting it later would undo the mask of signals

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection as connections
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -26,6 +26,7 @@ from fedrelay.engines.relay import Context, Simulation, operator_threads, relay,
 from fedrelay.engines.relay import Signs as Whereabouts
 from fedrelay.engines.shared_folder import remove
 from fedrelay.errors import BadInput, RunFailed
+from fedrelay.system.devices import deterministic, find
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
 
 
@@ -73,7 +74,7 @@ class Reply:
     traceback: str = ""
 
 
-def serve(connection: Connection, folder: str, name: str, setup: bytes, signs: str) -> None:
+def serve(connection: Connection, folder: str, name: str, setup: bytes, signs: str, device: str) -> None:
     """The life of a worker. Messages are (`"round"` or `"job"` or `"end"`, packed); a job is answered with a packed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and the parent decides
     try:
@@ -84,6 +85,7 @@ def serve(connection: Connection, folder: str, name: str, setup: bytes, signs: s
         torch.set_num_threads(1)  # also between jobs: a second one, once used, waits busily and takes others' core
         try:
             simulation: Simulation = Receiver().receive(setup, copy=False)
+            simulation = moved(simulation, find(device))
         except Exception as error:  # code that cannot be imported here, usually
             connection.send_bytes(pickle.dumps(failed(error)))
             return
@@ -92,9 +94,15 @@ def serve(connection: Connection, folder: str, name: str, setup: bytes, signs: s
         end_and_remove(folder)
 
 
+def moved(simulation: Simulation, device: torch.device) -> Simulation:
+    """The same, computed on this process's device."""
+    return replace(simulation, computing=replace(simulation.computing, device=device))
+
+
 def answer_jobs(connection: Connection, simulation: Simulation, outbox: Sender, signs: Signs) -> None:
     """Until there are no more."""
-    board, inbox = Receiver(), Receiver()
+    device = simulation.computing.device
+    board, inbox = Receiver(device), Receiver(device)
     current: Round | None = None
     connection.send_bytes(b"")  # ready
     while True:
@@ -131,10 +139,11 @@ def sound(reply: Reply) -> Reply:
 
 def perform(simulation: Simulation, current: Round, job: Job, signs: Whereabouts) -> Reply:
     """Run the chains of a job, as they would be run in the parent with one thread."""
-    memory = Memory()
+    device = simulation.computing.device
+    memory = Memory(device=device)
     memory.restore(job.memories, 0)
     chains = [current.chains[number] for number in job.numbers]
-    with operator_threads(1):
+    with operator_threads(1), deterministic(device):
         if current.together:
             outcomes = relay_together(simulation, current.context, chains, memory)
         else:

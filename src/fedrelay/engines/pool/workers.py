@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
 
+import torch
+
 from fedrelay.engines.packing import CannotBeSent, Packed, Sender, pack
 from fedrelay.engines.pool.process import Worker
 from fedrelay.engines.pool.worker import Job, Reply, Round
@@ -17,6 +19,7 @@ from fedrelay.engines.relay import LOG, Simulation
 from fedrelay.engines.shared_folder import Folder
 from fedrelay.errors import RunFailed
 from fedrelay.system import processes
+from fedrelay.system.devices import CPU
 from fedrelay.system.processes import undisturbed
 
 
@@ -54,9 +57,9 @@ class Lost:
 class WorkerPool:
     """Workers over one simulation, and the folder of memory that they share with their parent."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, devices: Sequence[torch.device] = (CPU,)) -> None:
         packed = pack_whole(simulation)
-        self.owner = os.getpid()
+        self.owner, self._devices = os.getpid(), devices
         self._folder = Folder(packed.size)
         try:
             self._data = Sender(self._folder.path, "data")
@@ -85,7 +88,10 @@ class WorkerPool:
         with undisturbed():
             self._started += 1
             try:
-                self.workers.append(Worker(self._folder.path, self._started, self._setup))
+                # One that takes another's place takes its device too: those that are left have theirs.
+                busy = [one.device for one in self.workers]
+                device = min(self._devices, key=busy.count)
+                self.workers.append(Worker(self._folder.path, self._started, self._setup, device, self._devices[0]))
             except OSError as error:
                 raise RunFailed(
                     f"no worker process could be started ({error.strerror}); the engine inline needs none"
@@ -177,8 +183,8 @@ SAID = {True: "it is stopped", False: "it holds Python's lock, or waits for the 
 class LazyPool:
     """A pool that is made when it is first needed, and ends with whoever needed it."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+    def __init__(self, simulation: Simulation, devices: Sequence[torch.device] = (CPU,)) -> None:
+        self._simulation, self._devices = simulation, devices
         self.pool: WorkerPool | None = None
         self._end: weakref.finalize[[], LazyPool] | None = None
 
@@ -186,7 +192,7 @@ class LazyPool:
         """The pool, ready for a round."""
         if self.pool is None or self.pool.owner != os.getpid():  # in a fork, the workers are those of another
             with undisturbed():
-                self.pool = WorkerPool(self._simulation)
+                self.pool = WorkerPool(self._simulation, self._devices)
                 self._end = weakref.finalize(self, self.pool.end)  # also at the end of the program
         self.pool.open(round, workers)
         return self.pool

@@ -105,7 +105,7 @@ class Discriminator(nn.Module):
 def discriminator_of(task: Task, params: Vector) -> Discriminator:
     """One made of this model. LeNet is changed as in the authors' code: strides for max-pooling, new BatchNorm layers
     and leaky ReLUs. Every other network is as it is, but for leaky ReLUs, and without dropout, as theirs for EMNIST."""
-    network = task.network()
+    network = task.network().to(params.device)
     tensors = dict(network.named_parameters()) | dict(network.named_buffers())
     with torch.no_grad():
         for name, piece in task.layout.pieces(params).items():
@@ -113,8 +113,9 @@ def discriminator_of(task: Task, params: Vector) -> Discriminator:
     strided = isinstance(task.model, LeNet5) and even(task.shape)
     changed = lenet_with_strides(network) if strided else leaky(network)
     with torch.no_grad():  # a method may have added outputs to the model
-        outputs = changed.eval()(torch.zeros(1, *image_shape(task, "a discriminator takes"))).shape[1]
-    return Discriminator(changed, outputs).train()
+        blank = params.new_zeros(1, *image_shape(task, "a discriminator takes"))
+        outputs = changed.to(params.device).eval()(blank).shape[1]
+    return Discriminator(changed, outputs).to(params.device).train()
 
 
 def even(shape: object) -> bool:
@@ -156,19 +157,20 @@ def train(
     generator: nn.Module, discriminator: nn.Module, real: Iterable[torch.Tensor], made: Images, batch: int
 ) -> None:
     """One step of the discriminator and one of the generator for every batch of real images; `made` turns what the
-    generator says into what the discriminator takes. Draws from torch's generator.
+    generator says into what the discriminator takes. Draws from torch's generator of main memory, wherever they are.
 
     Paper: targets may be outside 0 … 1 there, which PyTorch takes no more: here they are clamped.
     """
     generating, telling = (
         torch.optim.Adam(module.parameters(), lr=LR, betas=BETAS) for module in (generator, discriminator)
     )
-    certain = torch.ones(batch)
+    device = next(generator.parameters()).device
+    certain = torch.ones(batch, device=device)
     for x in real:
         telling.zero_grad()
-        told(discriminator(x), doubted(torch.ones(len(x)))).backward()  # type: ignore[no-untyped-call]
-        images = made(generator(torch.randn(batch, LATENT, 1, 1)))
-        told(discriminator(images.detach()), doubted(torch.zeros(batch))).backward()  # type: ignore[no-untyped-call]
+        told(discriminator(x), doubted(torch.ones(len(x), device=device))).backward()  # type: ignore[no-untyped-call]
+        images = made(generator(torch.randn(batch, LATENT, 1, 1).to(device)))
+        told(discriminator(images.detach()), doubted(torch.zeros(batch, device=device))).backward()  # type: ignore[no-untyped-call]
         telling.step()
         generating.zero_grad()
         told(discriminator(images), certain).backward()  # type: ignore[no-untyped-call]
@@ -181,7 +183,7 @@ def told(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 def doubted(targets: torch.Tensor) -> torch.Tensor:
     """Targets with some doubt, between 0 and 1."""
-    return (targets + DOUBT * torch.randn(len(targets))).clamp(0, 1)
+    return (targets + DOUBT * torch.randn(len(targets)).to(targets.device)).clamp(0, 1)
 
 
 def flat(module: nn.Module) -> Vector:

@@ -44,6 +44,10 @@ class Poisoned(Store):
         return cls(inner, y, inner.transform, patch, marked)
 
     @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return self.inner.device
+
+    @property
     def shape(self) -> Shape:
         return self.inner.shape
 
@@ -59,8 +63,8 @@ class Poisoned(Store):
         x, _ = self.inner.take(rows, rng)
         if self.patch is not None and self.marked is not None:
             assert isinstance(x, torch.Tensor)
-            x = self.patch.on(x, self.marked[rows])
-        return x, self.y[rows]
+            x = self.patch.on(x, self.marked[rows].to(x.device))
+        return x, self.y[rows].to(self.device)
 
     def picked(self, rows: torch.Tensor) -> Poisoned:
         marked = None if self.marked is None else self.marked[rows]

@@ -91,7 +91,8 @@ class Recovery(Attack):
             return known  # one image is no batch
         generators = dict(known.get("generators", {}))
         own = self.own_model(known.get("own"), visit, work) if "own" in self.discriminators else None
-        random = visit.task.init(seeds.derive(visit.seed, "recovery", "random", visit.client.id, visit.round))
+        labels = "recovery", "random", visit.client.id, visit.round
+        random = visit.task.init(seeds.derive(visit.seed, *labels)).to(baton.params.device)
         models = {"received": baton.params, "random": random, "own": own}
         networks = {
             name: self.trained(generators.get(name), models[name], visit)  # type: ignore[arg-type]
@@ -107,7 +108,7 @@ class Recovery(Attack):
     def own_model(self, before: Vector | None, visit: Visit, work: Work) -> Vector:
         """What the attacker knows without the others: the model of the first round, trained on its examples alone, in
         every visit as it trains for the others, without what methods add to that."""
-        start = visit.task.init(visit.seed) if before is None else before
+        start = visit.task.init(visit.seed).to(visit.workspaces.device) if before is None else before
         plain = replace(training_in(work), terms=(), guard=None)
         after, _, _ = plain(Baton(start), replace(visit, memory={}))
         return after.params if is_finite(after.params) else start
@@ -116,7 +117,7 @@ class Recovery(Attack):
         """The generator after this visit. All discriminators see the same draws, so that only they differ."""
         labels = visit.client.id, visit.round, visit.hop
         with seeds.torch_seed(visit.seed, "recovery", "generator", visit.client.id):
-            generator = gan.generator_of(image_shape(visit.task, MAKER), self.width).train()
+            generator = gan.generator_of(image_shape(visit.task, MAKER), self.width).train().to(model.device)
         start = gan.flat(generator) if before is None else before
         gan.load(generator, start)
         with seeds.torch_seed(visit.seed, "recovery", *labels):
@@ -148,7 +149,7 @@ class Recovery(Attack):
     def made(self, generator: nn.Module, visit: Visit) -> torch.Tensor:
         """Images in bytes, from the same noise every time."""
         with seeds.torch_seed(visit.seed, "recovery", "noise", visit.client.id):
-            noise = torch.randn(self.images, gan.LATENT, 1, 1)
+            noise = torch.randn(self.images, gan.LATENT, 1, 1).to(visit.workspaces.device)
         return torch.cat([self.in_bytes(generator(some)) for some in torch.split(noise, self.batch)])
 
     def in_bytes(self, images: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import ClientData
@@ -15,6 +14,7 @@ from fedrelay.tasks import Task
 from fedrelay.types import Vector
 from fedrelay.visits.attacks.attack import Attack, Sending
 from fedrelay.visits.attacks.backdoor import Backdoor
+from fedrelay.visits.noise import gaussian
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Noise(Attack):
         within("deviation", self.deviation, above=0)
 
     def sent(self, sending: Sending, /) -> Vector:
-        noise = torch.from_numpy(sending.rng.standard_normal(len(sending.trained), dtype=np.float32))
-        return sending.trained + self.deviation * noise
+        return sending.trained + self.deviation * gaussian(sending.trained, sending.rng)
 
 
 @dataclass(frozen=True)

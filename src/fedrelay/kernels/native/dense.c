@@ -1,0 +1,206 @@
+/* The whole of a client's training for a network that is a plain sequence of dense layers: forward, cross-entropy,
+   gradients written out, and the step, outside the interpreter. Products of matrices are those of the BLAS whose sgemm the
+   caller hands over. Nothing else is linked, so the library fits every version of Python and PyTorch.
+
+   Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
+   processor takes does not change the bits. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
+typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
+                        const int *, const float *, const int *, const float *, float *, const int *);
+
+enum { ABI = 2, DESCENT = 0, ADAM = 1, ADAMW = 2 };
+
+typedef struct {
+    int64_t weight, bias; /* where they begin in the vector; bias -1: none */
+    int32_t inputs, outputs, relu;
+} Layer;
+
+typedef struct {
+    double lr;
+    float *velocity, *square;    /* momentum or Adam's mean; Adam's mean of squares */
+    const float *anchor, *shift; /* of a force on the gradient; may be NULL */
+    int64_t steps;               /* taken so far, for Adam */
+    float momentum, weight_decay, clip, strength, beta1, beta2, eps; /* clip 0: none */
+    int32_t kind;
+} Rule;
+
+EXPORT int dense_abi(void) { return ABI; }
+EXPORT int64_t dense_layer_bytes(void) { return (int64_t)sizeof(Layer); }
+EXPORT int64_t dense_rule_bytes(void) { return (int64_t)sizeof(Rule); }
+
+/* c (m, n) = alpha op(a) op(b) + beta c, all row by row, by a BLAS that counts column by column. */
+static void product(sgemm_t sgemm, int across_a, int across_b, int m, int n, int k, float alpha, const float *a, int lda,
+                    const float *b, int ldb, float beta, float *c, int ldc) {
+    sgemm(across_b ? "T" : "N", across_a ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
+}
+
+WIDE static void relu(float *a, int64_t count) {
+    for (int64_t i = 0; i < count; i++) a[i] = a[i] > 0 ? a[i] : (a[i] != a[i] ? a[i] : 0); /* NaN stays: it must show */
+}
+
+WIDE static void relu_back(float *d, const float *a, int64_t count) {
+    for (int64_t i = 0; i < count; i++) d[i] = a[i] > 0 ? d[i] : 0;
+}
+
+WIDE static void add_rows(float *into, const float *rows, int count, int wide, float times) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < wide; j++) into[j] += times * rows[(int64_t)i * wide + j];
+}
+
+/* The logits become their gradient; returns the sum of the losses. */
+static double cross_entropy(float *z, const int64_t *y, const int64_t *which, int count, int classes) {
+    double total = 0;
+    for (int i = 0; i < count; i++) {
+        const int64_t target = y[which ? which[i] : i];
+        float *row = z + (int64_t)i * classes, most = row[0], sum = 0;
+        for (int j = 1; j < classes; j++) most = row[j] > most ? row[j] : most;
+        float own = row[target] - most;
+        for (int j = 0; j < classes; j++) {
+            row[j] = expf(row[j] - most);
+            sum += row[j];
+        }
+        total += (double)logf(sum) - (double)own;
+        float share = 1.0f / (sum * (float)count);
+        for (int j = 0; j < classes; j++) row[j] *= share;
+        row[target] -= 1.0f / (float)count;
+    }
+    return total;
+}
+
+WIDE static void forced(float *g, const float *w, const Rule *r, int64_t size) {
+    const float strength = r->strength;
+    if (r->anchor && strength != 0)
+        for (int64_t i = 0; i < size; i++) g[i] += strength * (w[i] - r->anchor[i]);
+    if (r->shift)
+        for (int64_t i = 0; i < size; i++) g[i] += r->shift[i];
+}
+
+WIDE static void descend(float *w, float *g, const Rule *r, int64_t size) {
+    const float lr = (float)r->lr, decay = r->weight_decay, factor = r->momentum;
+    float *v = r->velocity;
+    if (decay != 0)
+        for (int64_t i = 0; i < size; i++) g[i] += decay * w[i];
+    if (v)
+        for (int64_t i = 0; i < size; i++) {
+            v[i] = factor * v[i] + g[i];
+            w[i] -= lr * v[i];
+        }
+    else
+        for (int64_t i = 0; i < size; i++) w[i] -= lr * g[i];
+}
+
+WIDE static void adaptive(float *w, float *g, Rule *r, int64_t size) {
+    const double first = 1 - pow(r->beta1, (double)r->steps), second = 1 - pow(r->beta2, (double)r->steps);
+    const float rate = (float)(r->lr / first), root = (float)sqrt(second), eps = r->eps;
+    const float b1 = r->beta1, b2 = r->beta2, decay = r->weight_decay, kept = (float)(1 - r->lr * r->weight_decay);
+    float *mean = r->velocity, *square = r->square;
+    for (int64_t i = 0; i < size; i++) {
+        float here = r->kind == ADAMW ? w[i] * kept : w[i];
+        float slope = r->kind == ADAM ? g[i] + decay * here : g[i];
+        mean[i] = mean[i] + (1 - b1) * (slope - mean[i]);
+        square[i] = b2 * square[i] + (1 - b2) * slope * slope;
+        w[i] = here - rate * mean[i] / (sqrtf(square[i]) / root + eps);
+    }
+}
+
+static void shortened(float *g, float most, int64_t size) {
+    double squares = 0;
+    for (int64_t i = 0; i < size; i++) squares += (double)g[i] * g[i];
+    float factor = most / ((float)sqrt(squares) + 1e-6f);
+    if (!(factor >= 1))
+        for (int64_t i = 0; i < size; i++) g[i] *= factor;
+}
+
+/* So many numbers as fill whole lines of a cache: how a BLAS rounds depends on where its matrices begin. */
+static int64_t lines(int64_t numbers) { return (numbers + 15) / 16 * 16; }
+
+static int64_t widest(const Layer *layers, int count) {
+    int64_t wide = 0;
+    for (int i = 0; i < count; i++) wide = layers[i].outputs > wide ? layers[i].outputs : wide;
+    return wide;
+}
+
+/* How many numbers of scratch a batch needs: its inputs, all activations, two gradients. */
+EXPORT int64_t dense_scratch(const Layer *layers, int count, int batch) {
+    int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count));
+    for (int i = 0; i < count; i++) all += lines((int64_t)batch * layers[i].outputs);
+    return all;
+}
+
+/* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
+   y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class. `scratch` begins
+   at a line of the cache. */
+EXPORT double dense_descend(void *blas, const Layer *layers, int count, float *w, float *g, int64_t size, const float *x,
+                            const int64_t *y, const int64_t *which, int64_t rows, int batch, Rule *r, float *scratch) {
+    sgemm_t sgemm = (sgemm_t)blas;
+    const Layer *last = layers + count - 1;
+    const int plain = r->kind == DESCENT && !r->velocity && r->weight_decay == 0 && r->clip == 0 && !r->shift &&
+                      !(r->anchor && r->strength != 0);
+    const float lr = (float)r->lr;
+    double total = 0;
+    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count));
+    float *const gathered = scratch, *const gradients = scratch + dense_scratch(layers, count, batch) - 2 * room;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t target = y[which ? which[i] : i];
+        if (target < 0 || target >= last->outputs) return NAN;
+    }
+    for (int64_t start = 0; start < rows; start += batch) {
+        const int n = rows - start < batch ? (int)(rows - start) : batch;
+        for (int i = 0; i < n; i++)
+            memcpy(gathered + i * wide, x + (which ? which[start + i] : start + i) * wide, sizeof(float) * wide);
+        float *in = gathered, *out = gathered;
+        int64_t length = lines(batch * wide); /* of what the layer before has made, in scratch */
+        for (int i = 0; i < count; i++) {
+            const Layer *l = layers + i;
+            out = in + length;
+            if (l->bias >= 0)
+                for (int j = 0; j < n; j++) memcpy(out + (int64_t)j * l->outputs, w + l->bias, sizeof(float) * l->outputs);
+            product(sgemm, 0, 1, n, l->outputs, l->inputs, 1, in, l->inputs, w + l->weight, l->inputs, l->bias >= 0, out,
+                    l->outputs);
+            if (l->relu) relu(out, (int64_t)n * l->outputs);
+            in = out;
+            length = lines((int64_t)batch * l->outputs);
+        }
+        float *activation = out, *d = out, *into = gradients;
+        total += cross_entropy(d, which ? y : y + start, which ? which + start : which, n, last->outputs);
+        for (int i = count - 1; i >= 0; i--) {
+            const Layer *l = layers + i;
+            float *before = activation - lines((int64_t)batch * l->inputs);
+            if (i) { /* before the weights move */
+                product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
+                if (layers[i - 1].relu) relu_back(into, before, (int64_t)n * l->inputs);
+            }
+            float *target = plain ? w : g;
+            product(sgemm, 1, 0, l->outputs, l->inputs, n, plain ? -lr : 1, d, l->outputs, before, l->inputs, plain,
+                    target + l->weight, l->inputs);
+            if (l->bias >= 0) {
+                if (!plain) memset(g + l->bias, 0, sizeof(float) * l->outputs);
+                add_rows(target + l->bias, d, n, l->outputs, plain ? -lr : 1);
+            }
+            d = into;
+            into = into == gradients ? gradients + room : gradients;
+            activation = before;
+        }
+        r->steps++;
+        if (plain) continue;
+        if (r->clip > 0) shortened(g, r->clip, size);
+        forced(g, w, r, size);
+        if (r->kind == DESCENT) descend(w, g, r, size);
+        else adaptive(w, g, r, size);
+    }
+    return total;
+}
