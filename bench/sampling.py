@@ -29,7 +29,6 @@ from fedrelay.engines import Inline
 from fedrelay.models import Mlp
 from fedrelay.plans.background import _side_process
 from fedrelay.plans.sampling import BySimilarity, BySize, Multinomial, Sampler
-from fedrelay.plans.sampling.urns import _by_size
 
 KEPT = 1024
 DRAWS = 100
@@ -51,7 +50,6 @@ def gigabytes() -> float:
 
 def by_size(clients: int) -> float:
     sizes = np.random.default_rng(0).integers(1, 1000, clients).tolist()
-    _by_size.cache_clear()
     rng = np.random.default_rng(1)
     return seconds(lambda: BySize().distributions(sizes, DRAWS).draw(rng))
 

@@ -43,17 +43,44 @@ def table(results: dict[str, Any]) -> str:
             "",
         ]
     if "G" in results:
-        lines += [
-            "**G**: clients, 20 a round",
-            "",
-            "| clients | memory | added MB | ms a round |",
-            "|---:|---|---:|---:|",
-        ]
-        for row in results["G"]:
-            kind = "a vector each, 8 MB of them resident" if row["memory"] else "none"
-            lines.append(f"| {row['clients']:,} | {kind} | {row['megabytes']:.0f} | {row['seconds'] * 1000:.1f} |")
-        lines.append("")
+        lines += many(results["G"])
     return "\n".join(lines)
+
+
+def many(found: list[dict[str, Any]]) -> list[str]:
+    """The table of growing numbers of clients; results of older versions have no more than memory and seconds."""
+    lines = ["**G**: clients, 20 a round", ""]
+    if any("first" not in row for row in found):
+        lines += ["| clients | memory | added MB | ms a round |", "|---:|---|---:|---:|"]
+        lines += [
+            f"| {row['clients']:,} | {kept(row)} | {row['megabytes']:.0f} | {row['seconds'] * 1000:.1f} |"
+            for row in found
+        ]
+        return [*lines, ""]
+    long = [row for row in found if row["rounds"] > min(one["rounds"] for one in found)]
+    lines += [
+        "| clients | memory | seconds to the first round | bytes a client | at most | checkpoint, kB | ms a round |",
+        "|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in (one for one in found if one not in long):
+        few = row["clients"] < 100_000 or row["memory"]  # then it is not all clients that are measured
+        each = "– | –" if few else f"{row['bytes']:.0f} | {row['most']:.0f}"
+        lines.append(
+            f"| {row['clients']:,} | {kept(row)} | {row['first']:.2f} | {each} | {row['checkpoint'] / 1000:.0f} | "
+            f"{row['seconds'] * 1000:.1f} |"
+        )
+    for row in long:
+        early, late = row["resident"].values()
+        lines += [
+            "",
+            f"With {row['clients']:,} clients, memory none, the process has {early:.1f} MB after "
+            f"{next(iter(row['resident']))} rounds and {late:.1f} MB after {row['rounds']:,}.",
+        ]
+    return [*lines, ""]
+
+
+def kept(row: dict[str, Any]) -> str:
+    return "a vector each, 8 MB of them resident" if row["memory"] else "none"
 
 
 def rows(name: str, found: dict[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ from fedrelay.runs.ledger import check_budget
 from fedrelay.runs.loop import adapted, check_rounds
 from fedrelay.runs.record import Recorder
 from fedrelay.runs.summary import Evaluate
-from fedrelay.system import files
+from fedrelay.system import devices, files, notebook
 from fedrelay.tasks import Task
 from fedrelay.types import Algorithm, Engine
 
@@ -49,6 +49,7 @@ packages a run took parts from, and is written by the run."""
 SECTIONS = ("data", "model", "local", "algorithm", "evaluate", "engine")
 REMOTE = "remote"
 """What [engine] says of a run with real clients."""
+DEVICE = "engine.device"
 HARMLESS = ("rounds", "checkpoint")
 """What may change between a run and its continuation without changing what was computed."""
 
@@ -141,10 +142,14 @@ class Experiment:
         content = {key: value for key, value in self.tables.items() if key not in HARMLESS}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def record(self, out: Path | str | None = None, *, resume: bool = False) -> Recorder:
-        """A recorder in `out` (default: runs/NAME-HASH). A folder that holds something else is refused, not touched."""
+    def _repr_html_(self) -> str:
+        return notebook.facts(f"Experiment {self.name}, {self.fingerprint[:8]}", in_lines(self.tables))
+
+    def record(self, out: Path | str | None = None, *, resume: bool = False, other_device: bool = False) -> Recorder:
+        """A recorder in `out` (default: runs/NAME-HASH). A folder that holds something else is refused, not touched.
+        With `other_device` a run may go on on another device than the one that it began on."""
         folder = Path(out) if out is not None else Path("runs") / f"{self.name}-{self.fingerprint[:8]}"
-        claim(folder, self, resume=resume, data_dir=self.data_dir)
+        claim(folder, self, resume=resume, data_dir=self.data_dir, other_device=other_device)
         numbers = {"rounds": self.tables["rounds"], "checkpoint_every": self.tables["checkpoint"]}
         return Recorder(
             folder,
@@ -158,6 +163,7 @@ class Experiment:
             classes=self.federation.classes_of_clients(),
             tables=self.tables,
             federation=self.clients or self.federation,
+            other_device=other_device,
             **numbers,
         )
 
@@ -214,6 +220,8 @@ def build(
     at = {"federation": federation, "task": task, "seed": seed}
     if engine is None:
         relaying, resolved_engine = named(ENGINES, {"name": "auto"} | part["engine"], "[engine]", at)
+        if "device" in resolved_engine:
+            resolved_engine["device"] = devices.chosen(resolved_engine["device"])
     else:
         relaying, resolved_engine = engine(algorithm, federation, task, seed)
     resolved = (resolved_data, resolved_model, resolved_local, resolved_algorithm, resolved_evaluate, resolved_engine)
@@ -268,7 +276,14 @@ def named(table: schema.Table, values: Tables, where: str, given: Mapping[str, A
     return built, {"name": values["name"], **resolved}
 
 
-def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path | str | None = None) -> None:
+def claim(
+    folder: Path,
+    experiment: Experiment,
+    *,
+    resume: bool,
+    data_dir: Path | str | None = None,
+    other_device: bool = False,
+) -> None:
     """Refuse a folder that is not this experiment's; nothing of another run is ever overwritten."""
     path = folder / "config.toml"
     if path.is_file():
@@ -279,13 +294,22 @@ def claim(folder: Path, experiment: Experiment, *, resume: bool, data_dir: Path 
             and isinstance(chosen, dict)
             and chosen.get("name") in ("inline", "pool", "stacked")
         ):
+            wanted = experiment.tables["engine"].get("device")
+            if devices.kind_of(wanted) != devices.kind_of(chosen.get("device")):
+                chosen = {**chosen, "device": wanted}
             experiment.engine.choose(chosen)  # as it did when the run began
             experiment.tables["engine"] = chosen
         differing = differences(found, experiment.tables)
         if differing and any(key not in flat(found) for key in differing):
             # an option that did not exist then had its default
             differing = differences(rebuilt(path, found, data_dir), experiment.tables)
-        if differing:
+        if differing == [DEVICE] and not other_device:
+            before, now = (devices.kind_of(each["engine"].get("device")) for each in (found, experiment.tables))
+            raise BadInput(
+                f"{folder.resolve()} holds a run that began on {before}, and would go on on {now}, to the bits of "
+                "neither; nothing was overwritten: --other-device says that this is wanted"
+            )
+        if differing and differing != [DEVICE]:
             raise BadInput(
                 f"{folder.resolve()} holds a run of another configuration (it differs in {', '.join(differing[:5])}); "
                 "nothing was overwritten: choose another --out"
@@ -320,6 +344,18 @@ def blocked(folder: Path) -> bool:
         return True
     # A run that was killed while it wrote its very first file has left a part of it, which is no reason to refuse.
     return any(file.name != "checkpoint" and not files.PART.fullmatch(file.name) for file in folder.iterdir())
+
+
+def in_lines(tables: Mapping[str, Any]) -> dict[str, str]:
+    """One line for every section, and for every value that is in none."""
+    return {
+        f"[{key}]" if isinstance(value, Mapping) else key: (
+            ", ".join(f"{name} = {json.dumps(each, ensure_ascii=False)}" for name, each in value.items())
+            if isinstance(value, Mapping)
+            else str(value)
+        )
+        for key, value in tables.items()
+    }
 
 
 def flat(tables: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, overload
 
 import numpy as np
 import torch
@@ -19,12 +19,16 @@ from fedrelay.data.examples import Store as Store
 from fedrelay.data.examples import Transform as Transform
 from fedrelay.data.nests import Nest
 from fedrelay.errors import BadInput
+from fedrelay.system.sequences import Integers, Long, Numbered, narrow
 
 if TYPE_CHECKING:
     from fedrelay.data.tables.preparation import Preparation
     from fedrelay.data.tables.table import Table
 
 Rows = NDArray[np.int64]
+
+BLOCK = 1 << 20
+"""So many rows are hashed at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,58 @@ class Source:
     """Whether the training examples are with clients elsewhere: those here only stand for them, and say nothing."""
 
 
-class Partition(Protocol):
-    """How a source becomes clients: one array of training rows per client. A frozen dataclass."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts(Long, Sequence[Rows]):
+    """One array of rows per client, all of them in one: part i is `order[starts[i]:starts[i + 1]]`.
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]: ...
+    Millions of small arrays would take a hundred bytes each, and seconds to make.
+    """
+
+    order: Rows
+    starts: Rows
+
+    @classmethod
+    def of_sizes(cls, order: Rows, sizes: Rows) -> Parts:
+        """An order cut into parts of these sizes."""
+        return cls(order, np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def sizes(self) -> Rows:
+        return np.diff(self.starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int, /) -> Rows: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> Parts: ...
+    def __getitem__(self, place: int | slice, /) -> Rows | Parts:
+        chosen = range(len(self))[place]
+        if isinstance(chosen, int):
+            return self.order[self.starts[chosen] : self.starts[chosen + 1]]
+        if chosen.step != 1:
+            raise ValueError("parts are cut one after another, not every so many")
+        first, last = chosen.start, max(chosen.stop, chosen.start)
+        rows = self.order[self.starts[first] : self.starts[last]]
+        return Parts(rows, self.starts[first : last + 1] - self.starts[first])
+
+    def sorted(self) -> Parts:
+        """The rows of every part in order."""
+        sizes = self.sizes
+        if not len(self.order):
+            return self
+        if sizes.min() == sizes.max():  # as a table, which takes least memory
+            return Parts(np.sort(self.order.reshape(len(sizes), -1), axis=1).ravel(), self.starts)
+        apart = np.repeat(np.arange(len(sizes)) * (int(self.order.max()) + 1), sizes)  # no part reaches into the next
+        return Parts(np.sort(self.order + apart) - apart, self.starts)
+
+
+class Partition(Protocol):
+    """How a source becomes clients: one array of training rows per client, in a list or as `Parts`, which is what many
+    clients need. A frozen dataclass."""
+
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]: ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +160,10 @@ class Federation:
         """From one array of training rows per client; a client with no examples is refused with its number."""
         if not len(rows):
             raise BadInput("a federation needs at least one client")
-        sizes = np.array([len(r) for r in rows], dtype=np.int64)
+        parts = (
+            rows if isinstance(rows, Parts) else Parts.of_sizes(np.concatenate(rows), np.array(list(map(len, rows))))
+        )
+        sizes = parts.sizes
         if (sizes == 0).any():
             empty = np.flatnonzero(sizes == 0)
             named = ", ".join(map(str, empty[:10])) + (" …" if len(empty) > 10 else "")
@@ -116,8 +171,7 @@ class Federation:
                 f"client {named} has no examples ({len(empty)} of {len(rows)} clients are empty): "
                 "ask for fewer clients or another partition"
             )
-        starts = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)]))
-        return cls(source, torch.from_numpy(np.concatenate(rows).astype(np.int64)), starts)
+        return cls(source, torch.from_numpy(narrow(parts.order)), torch.from_numpy(narrow(parts.starts)))
 
     @classmethod
     def split(cls, source: Source, partition: Partition, clients: int | None = None, seed: int = 0) -> Federation:
@@ -128,31 +182,36 @@ class Federation:
         return len(self.starts) - 1
 
     def __repr__(self) -> str:
-        source, sizes = self.source, sorted(self.sizes)
+        source, sizes = self.source, self.sizes
         test = len(self.test) if self.test_order is None else len(self.test_order)
         named = ", ".join(source.class_names[:8]) + (", …" if len(source.class_names) > 8 else "")
         what = {"labels": "labels ", "numbers": "numbers"}.get(source.train.target, "classes")
         names = ", ".join(self.names[:6]) + (", …" if len(self) > 6 else "")
         return (
-            f"Federation of {source.name}: {len(self)} clients, {sum(sizes)} examples to train on, {test} to test on\n"
+            f"Federation of {source.name}: {len(self)} clients, {sizes.total} examples to train on, {test} to test on\n"
             f"  inputs   {source.train.form}\n"
             f"  {what}  {source.classes}{': ' if named else ''}{named}\n"
-            f"  sizes    {sizes[0]} to {sizes[-1]}, the median {np.median(sizes):.10g}\n"
+            f"  sizes    {sizes.array.min()} to {sizes.array.max()}, the median {np.median(sizes.array):.10g}\n"
             f"  clients  {names}"
         )
 
+    def _repr_html_(self) -> str:
+        from fedrelay.data.picture import in_notebook
+
+        return in_notebook(self)
+
     @cached_property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Sequence[str]:
         """What every client is called: as the owner of all its examples, where that is known; each name only once."""
         source, owners = self.source, self.source.owners
-        names = [f"client {number}" for number in range(len(self))]
+        numbered = Numbered("client", len(self))
         if owners is None or not source.owner_names:
-            return tuple(names)
+            return numbered
         mine = owners[self.order.numpy()]
         starts = self.starts.numpy()[:-1]
         first, last = np.minimum.reduceat(mine, starts), np.maximum.reduceat(mine, starts)
         known = {number: source.owner_names[first[number]] for number in np.flatnonzero(first == last)}
-        often = Counter(known.values())
+        often, names = Counter(known.values()), list(numbered)
         for number, name in known.items():
             names[number] = name if often[name] == 1 else f"{name} ({number})"
         return tuple(names)
@@ -160,8 +219,8 @@ class Federation:
     def client(self, index: int) -> ClientData:
         if not 0 <= index < len(self):
             raise BadInput(f"there is no client {index}: this federation has clients 0 to {len(self) - 1}")
-        first, last = int(self.starts[index]), int(self.starts[index + 1])
-        return ClientData(index, self.source.train, self.order[first:last])
+        first, last = self.starts[index : index + 2].tolist()
+        return ClientData(index, self.source.train, self.order[first:last].long())
 
     def client_test(self, index: int) -> ClientData:
         """The client's own test part; it may be empty."""
@@ -169,8 +228,8 @@ class Federation:
             raise BadInput("the clients of this federation have no test part of their own: give them one first")
         if not 0 <= index < len(self):
             raise BadInput(f"there is no client {index}: this federation has clients 0 to {len(self) - 1}")
-        first, last = int(self.test_starts[index]), int(self.test_starts[index + 1])
-        return ClientData(index, self.source.test, self.test_order[first:last])
+        first, last = self.test_starts[index : index + 2].tolist()
+        return ClientData(index, self.source.test, self.test_order[first:last].long())
 
     @property
     def evaluated(self) -> Store:
@@ -187,14 +246,16 @@ class Federation:
         """A hash of who has which examples: two splits with the same one are the same split."""
         digest = hashlib.sha256()
         for rows in (self.order, self.starts, self.test_order, self.test_starts):
-            if rows is not None:
-                digest.update(rows.numpy().astype("<i8").tobytes())
+            if rows is None:
+                continue
+            for start in range(0, len(rows), BLOCK):  # all at once would take as much again
+                digest.update(rows[start : start + BLOCK].numpy().astype("<i8").data)
         return digest.hexdigest()
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> Integers:
         """The number of examples of every client."""
-        return tuple(torch.diff(self.starts).tolist())
+        return Integers.of(torch.diff(self.starts).numpy())
 
     @property
     def test(self) -> Store:
@@ -203,18 +264,31 @@ class Federation:
     def label_counts(self) -> NDArray[np.int64]:
         """How many examples of each class every client has: (clients, classes)."""
         labels = self.source.train.labels[self.order.numpy()]
-        client = np.repeat(np.arange(len(self)), self.sizes)
-        counts = np.zeros((len(self), self.source.classes), dtype=np.int64)
-        np.add.at(counts, (client, labels), 1)
-        return counts
+        classes = self.source.classes
+        cells = np.repeat(np.arange(len(self)) * classes, self.sizes) + labels
+        return np.bincount(cells, minlength=len(self) * classes).reshape(len(self), classes)
 
-    def classes_of_clients(self) -> NDArray[np.bool_] | None:
-        """Which client has examples of which class: (clients, classes); None where examples have no one class, or it is
-        only the clients that know."""
+    def classes_of_clients(self) -> ClassesOfClients | None:
+        """Which client has examples of which class; None where examples have no one class, or it is only the clients
+        that know."""
         known = self.source.train.classified and self.source.classes > 1 and not self.source.elsewhere
-        return self.label_counts() > 0 if known else None
+        return ClassesOfClients(self) if known else None
 
     def pooled(self) -> Federation:
         """The same examples as one client: the centralised reference."""
         starts = torch.tensor([0, len(self.order)])
         return Federation(self.source, self.order, starts, validation_rows=self.validation_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassesOfClients:
+    """Which client has examples of which class, looked up for those who are asked for: (clients, classes)."""
+
+    federation: Federation
+
+    def __getitem__(self, clients: Sequence[int], /) -> NDArray[np.bool_]:
+        labels = self.federation.source.train.labels
+        found = np.zeros((len(clients), self.federation.source.classes), dtype=bool)
+        for place, client in enumerate(clients):
+            found[place, labels[self.federation.client(client).rows.numpy()]] = True
+        return found

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedrelay import seeds
 from fedrelay.data.examples import Store
@@ -163,22 +164,25 @@ def with_validation(federation: Federation, share: float, *, seed: int = 0) -> F
     if share >= 1:
         raise BadInput(f"the share of the validation set must be below 1, not {share:g}: 0.1 leaves most to train on")
     rng = seeds.rng(seed, "validation set")
-    left: list[torch.Tensor] = []
-    held: list[torch.Tensor] = []
+    held = np.zeros(len(federation.order), dtype=bool)
     for start, size in zip(federation.starts.tolist(), federation.sizes, strict=False):
-        rows = federation.order[start : start + size]
-        chosen = _chosen(size, share, rng)
-        left.append(rows[~chosen])
-        held.append(rows[chosen])
-    if not sum(map(len, held)):
+        held[start : start + size] = _chosen(size, share, rng)
+    if not held.any():
         raise BadInput("no client has two examples, so none can be held out: there is no validation set")
-    starts = torch.tensor([0, *np.cumsum([len(rows) for rows in left])])
-    return replace(federation, order=torch.cat(left), starts=starts, validation_rows=torch.cat(held))
+    left, starts = torch.from_numpy(~held), federation.starts.numpy()
+    kept = np.concatenate([[0], np.cumsum(~held)])[starts]
+    validation = federation.order[~left].long()
+    return replace(
+        federation,
+        order=federation.order[left],
+        starts=torch.from_numpy(kept.astype(starts.dtype)),
+        validation_rows=validation,
+    )
 
 
 def own_test_part(client: ClientData, share: float, *, seed: int) -> ClientData:
     """The client without a share of its rows, which it has beside them to test on: the same ones whenever it comes."""
-    chosen = _chosen(client.size, share, seeds.rng(seed, "own test part", client.id))
+    chosen = torch.from_numpy(_chosen(client.size, share, seeds.rng(seed, "own test part", client.id)))
     return replace(client, rows=client.rows[~chosen], held_out=client.rows[chosen])
 
 
@@ -187,10 +191,10 @@ def held_count(size: int, share: float) -> int:
     return min(max(round(share * size), 1), size - 1)
 
 
-def _chosen(size: int, share: float, rng: np.random.Generator) -> torch.Tensor:
+def _chosen(size: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which of so many rows are held out."""
-    chosen = torch.zeros(size, dtype=torch.bool)
-    chosen[torch.from_numpy(rng.permutation(size)[: held_count(size, share)])] = True
+    chosen = np.zeros(size, dtype=bool)
+    chosen[rng.permutation(size)[: held_count(size, share)]] = True
     return chosen
 
 

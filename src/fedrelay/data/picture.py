@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from fedrelay.data.federation import Federation
 from fedrelay.data.heterogeneity import Floats, Spread, describe, label_mixes
-from fedrelay.system import files
+from fedrelay.system import files, notebook
 
 MOST_COLUMNS = 200
 MOST_CLASSES = 200
@@ -76,6 +77,23 @@ def rendered(federation: Federation, *, rows: int = 20, width: int = 60) -> Rend
     for name, value in figures.items():
         table.add_row(Text(name, style="dim"), value)
     return table if mix is None else Group(table, Text(), shades(mosaic(federation, rows, width)))
+
+
+def in_notebook(federation: Federation) -> str:
+    """What a notebook shows of a federation: how many, how large, and the label mix of every client."""
+    sizes, source = federation.sizes, federation.source
+    facts = {
+        "clients": f"{len(federation):,}",
+        "examples": f"{sum(sizes):,} to train on, {len(federation.evaluated):,} to test on",
+        "inputs": source.train.form,
+        "size of a client": f"{min(sizes):,} to {max(sizes):,}, the median {np.median(sizes):,.10g}",
+    }
+    shown = notebook.facts(title(federation), facts)
+    if federation.classes_of_clients() is None:
+        return shown
+    written = io.BytesIO()
+    draw(mosaic(federation, MOST_COLUMNS, MOST_CLASSES), title(federation)).save(written, format="PNG", optimize=True)
+    return shown + notebook.picture(written.getvalue(), "label mix of every client")
 
 
 def three(spread: Spread) -> str:

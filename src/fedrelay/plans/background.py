@@ -25,6 +25,7 @@ from threading import Event, Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
 from fedrelay.system import processes
+from fedrelay.system.cores import usable
 from fedrelay.system.processes import deaf_to_interrupts
 
 LOG = logging.getLogger("fedrelay")
@@ -46,7 +47,7 @@ def in_process(call: Callable[..., T], *args: Any) -> T:
 
     What cannot be sent there (code of the user's own script), or goes wrong there, is computed here.
     """
-    if (os.cpu_count() or 1) > 1:
+    if usable() > 1:
         process = _side_process()
         if process.owner != os.getpid():  # we are a fork of who started it, and it is not ours to ask
             _side_process.cache_clear()

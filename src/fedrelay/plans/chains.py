@@ -10,7 +10,7 @@ import numpy as np
 from fedrelay.errors import BadInput, within
 from fedrelay.plans import sampling
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, examples_of, joined
+from fedrelay.plans.grouping.groups import Alone, Groups, Limits, canonical, joined, sizes_of
 from fedrelay.plans.order import Order, fixed_order
 from fedrelay.plans.sampling import Drawn, Original, Sampler, Uniform, Usually, taking_part
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
@@ -38,6 +38,7 @@ class Superclients(Plan):
 
     def init(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, /) -> Tree:
         self.limits.check(sizes)  # before the clients are put to work
+        self.grouping.check(len(sizes))
         traits = self.grouping.learn(survey, sizes, rng)
         groups = self.grouping(traits, sizes, self.limits, rng)
         return {**start(groups, sizes, self.sampler, survey), "undescribed": traits.missing}
@@ -139,17 +140,15 @@ class Ring(Plan):
 
 
 def singles(sizes: Sequence[int]) -> Groups:
-    """Everybody alone."""
-    return tuple((client,) for client in joined(sizes))
+    """Everybody alone, who has joined."""
+    there = joined(sizes)
+    return Alone(len(sizes)) if len(there) == len(sizes) else canonical([(client,) for client in there])
 
 
 def start(groups: Groups, sizes: Sequence[int], sampler: Sampler, survey: Survey) -> Tree:
     """The memo of a plan that draws among groups."""
-    return {
-        "groups": groups,
-        "sizes": tuple(examples_of(group, sizes) for group in groups),
-        "sampler": sampler.init(survey),
-    }
+    known = groups if isinstance(groups, Alone) else canonical(groups)
+    return {"groups": known, "sizes": sizes_of(known, sizes), "sampler": sampler.init(survey)}
 
 
 def grown_groups(made: Tree, state: State, sampler: Sampler, survey: Survey) -> Tree:

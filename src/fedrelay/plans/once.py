@@ -22,6 +22,10 @@ class Once(Plan):
     def sampler(self) -> Sampler | None:
         return self.plan.sampler
 
+    @property
+    def asks_again(self) -> bool:
+        return False
+
     def fitted(self, *, fraction: float | Usually, sampler: Sampler, local: Work) -> Once:
         return replace(self, plan=self.plan.fitted(fraction=fraction, sampler=sampler, local=local))
 

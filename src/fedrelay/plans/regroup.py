@@ -14,10 +14,11 @@ from fedrelay.errors import within
 from fedrelay.plans.background import in_process, in_thread
 from fedrelay.plans.chains import chains_of_groups, grown_groups, learn_from_groups, start
 from fedrelay.plans.grouping.criteria import Grouping
-from fedrelay.plans.grouping.groups import Groups, Limits, examples_of, joined
+from fedrelay.plans.grouping.groups import Groups, Limits, canonical, joined, sizes_of
 from fedrelay.plans.grouping.traits import Traits
 from fedrelay.plans.growth import Growth
 from fedrelay.plans.sampling import Original, Sampler, Uniform, Usually, check, check_fraction
+from fedrelay.system.sequences import Integers
 from fedrelay.types import Chain, Outcome, Plan, Planned, State, Survey, Tree, Work
 
 Moment = Literal["every_round", "growth"]
@@ -64,10 +65,11 @@ class Regrouped(Plan):
 
     def made(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator, round: int) -> Tree:
         """The memo with the groups of this round."""
+        self.grouping.check(len(sizes))
         traits = self.grouping.learn(survey, sizes, rng)
         seed = int(rng.integers(2**62))
         groups = self.groups(traits, sizes, seed, round)
-        known = {"traits": traits.tree(), "clients": tuple(sizes), "seed": seed, "undescribed": traits.missing}
+        known = {"traits": traits.tree(), "clients": Integers.of(sizes), "seed": seed, "undescribed": traits.missing}
         return {**start(groups, sizes, self.sampler, survey), **known}
 
     def __call__(self, state: State, rng: np.random.Generator, /) -> Planned:
@@ -90,7 +92,8 @@ class Regrouped(Plan):
         if "groups" not in planned.coming:
             return known
         groups: Groups = planned.coming["groups"].result()
-        return {**known, "groups": groups, "sizes": tuple(examples_of(group, known["clients"]) for group in groups)}
+        made = canonical(groups)
+        return {**known, "groups": made, "sizes": sizes_of(made, known["clients"])}
 
     def regroups(self, clients: int, round: int) -> bool:
         """Whether the groups of this round are not those of the round before."""

@@ -42,6 +42,10 @@ class TwoChains(Plan):
         return self.plan.laps
 
     @property
+    def asks_again(self) -> bool:
+        return self.plan.asks_again
+
+    @property
     def rounds(self) -> int | None:
         return self.plan.rounds
 

@@ -9,18 +9,31 @@ itself (`shared`, `server`, `memo`) is only checked to be plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from operator import is_
 from typing import Any, cast
 
 import torch
 
+from fedrelay.plans.grouping.groups import Alone, Grouped
 from fedrelay.runs.json_files import Damaged
 from fedrelay.runs.log import Dropped, Hit, RoundLog, Undescribed
+from fedrelay.system.sequences import Integers
 from fedrelay.types import Baton, Chain, Drop, Outcome, Report, State
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """In place of a tensor that lies beside the checkpoint: which of those it is."""
+
+    number: int
+
 
 RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     *(Baton, Chain, Drop, Outcome, Report, State),
     *(RoundLog, Dropped, Hit, Undescribed),
+    *(Integers, Grouped, Alone),
+    Elsewhere,
 ]
 DEEPEST, MOST = 40, 20_000_000
 """How deep plain data may be nested, and of how many parts it may be made: more is no run's."""
@@ -99,6 +112,21 @@ def vector(value: Any, where: str) -> torch.Tensor:
     return found
 
 
+def integers(value: Any, where: str) -> torch.Tensor:
+    """Whole numbers in a row."""
+    found = tensor(value, where)
+    good = found.dtype in (torch.int32, torch.int64) and found.dim() == 1 and found.is_contiguous()
+    need(good, where, "whole numbers in a row", found)
+    return found
+
+
+def starts(value: Any, where: str) -> Any:
+    """Where groups begin among their members, and where the last one ends."""
+    found: Integers = record(Integers)(value, where)
+    need(bool((found.numbers.diff() > 0).all()), where, "rising", found.numbers)
+    return found
+
+
 def tree(value: Any, where: str) -> Any:
     """Plain data by name."""
     need(type(value) is dict and all(type(key) is str for key in value), where, "plain data by name", value)
@@ -150,7 +178,10 @@ def record(kind: type[Any]) -> Reader:
                 values[item.name] = read(found[item.name], f"{where}.{item.name}")
             elif item.default is item.default_factory is MISSING:
                 raise Damaged(f"{where}.{item.name} is missing")
-        return kind(**values)
+        try:
+            return kind(**values)
+        except ValueError as error:  # its fields do not go together
+            raise Damaged(f"{where}: {error}") from None
 
     return made
 
@@ -166,6 +197,9 @@ def state_of(value: Any) -> State:
 
 
 FIELDS: dict[type[Any], dict[str, Reader]] = {
+    Integers: {"numbers": integers},
+    Grouped: {"members": record(Integers), "starts": starts},
+    Alone: {"length": whole},
     Baton: {"params": vector, "weight": number},
     Chain: {
         "start": record(Baton),
@@ -207,6 +241,7 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         **dict.fromkeys(("train_loss", "simulated_seconds", "classes"), maybe(number)),
         "seconds": number,
         "drops": several(record(Dropped)),
+        "order": several(several(whole)),
         **dict.fromkeys(("kept", "joined"), several(whole)),
         "undescribed": several(record(Undescribed)),
         "attacked": several(record(Hit)),
@@ -217,12 +252,61 @@ FIELDS: dict[type[Any], dict[str, Reader]] = {
         "batons": several(record(Baton), least=1),
         "waiting": several(record(Outcome)),
         "clock": number,
+        "device": text,
         "log": maybe(record(RoundLog)),
         **dict.fromkeys(("participants", "joined", "attackers"), several(whole)),
         "trainable": maybe(whole),
         "described": plain,
     },
 }
+
+
+# --- tensors that lie beside it
+
+
+def exchanged(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Plain data in which every tensor, and every place of one, is what `change` gives for it; what holds none of them
+    stays the same object."""
+    left = [MOST]
+
+    def walk(part: Any, depth: int) -> Any:
+        left[0] -= 1
+        if depth > DEEPEST or left[0] < 0:
+            raise Damaged("state is nested without end")
+        if isinstance(part, torch.Tensor) or type(part) is Elsewhere:
+            return change(part)
+        if type(part) is dict:
+            values = {key: walk(each, depth + 1) for key, each in part.items()}
+            return part if all(values[key] is each for key, each in part.items()) else values
+        if type(part) in (tuple, list):
+            if all(type(each) is int for each in part):  # groups of many clients
+                return part
+            items = [walk(each, depth + 1) for each in part]
+            return part if all(map(is_, items, part)) else type(part)(items)
+        if type(part) in RECORDS:
+            found = {name: walk(each, depth + 1) for name, each in vars(part).items()}
+            return part if all(found[name] is each for name, each in vars(part).items()) else remade(part, found)
+        return part
+
+    return walk(value, 0)
+
+
+def remade(part: Any, values: Mapping[str, Any]) -> Any:
+    """A record with other values, which need not go together: whoever reads it will see to that."""
+    made = object.__new__(type(part))
+    vars(made).update(values)
+    return made
+
+
+def with_tensors(state: Any, tensors: Mapping[int, torch.Tensor]) -> Any:
+    """A state as it was read, with the tensors that lay beside it."""
+
+    def found(part: Any) -> Any:
+        if isinstance(part, Elsewhere):
+            need(part.number in tensors, "state", f"beside tensor {part.number!r:.40}", "it is not there")
+        return tensors[part.number] if isinstance(part, Elsewhere) else part
+
+    return exchanged(state, found)
 
 
 # --- before it is saved

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedrelay.system.sequences import BLOCK, Integers
 from fedrelay.tasks import Task
 from fedrelay.types import LATER
 
@@ -20,12 +21,18 @@ def described_run(recorder: Recorder) -> dict[str, Any]:
     return {
         "rounds": recorder.rounds,
         "seed": engine.seed,
-        "data": {"clients": len(engine.sizes), "examples": sum(engine.sizes), "sizes": digest_of(engine.sizes)},
+        "data": {
+            "clients": len(engine.sizes),
+            "examples": Integers.of(engine.sizes).total,
+            "sizes": digest_of(engine.sizes),
+        },
         "model": plain(engine.task.model),
         **described_task(engine.task),
         "algorithm": {"name": recorder.name, "is": plain(recorder.algorithm)},
         "evaluate": plain(recorder.evaluate),
-        "engine": {"name": type(engine).__name__},
+        # A processor is not named, as it was not before there were others.
+        "engine": {"name": type(engine).__name__}
+        | ({} if engine.device.type == "cpu" else {"device": engine.device.type}),
     }
 
 
@@ -39,7 +46,13 @@ def described_task(task: Task) -> dict[str, Any]:
 
 
 def digest_of(sizes: Sequence[int]) -> str:
-    return hashlib.sha256(repr(tuple(sizes)).encode()).hexdigest()
+    """A hash of the sizes as a tuple prints, piece by piece: all of it may be too long."""
+    digest = hashlib.sha256(b"(")
+    for start in range(0, len(sizes), BLOCK):
+        words = ", ".join(map(str, sizes[start : start + BLOCK]))
+        digest.update(f"{', ' if start else ''}{words}".encode())
+    digest.update(b",)" if len(sizes) == 1 else b")")
+    return digest.hexdigest()
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 
+import numpy as np
+
 from fedrelay.errors import BadInput
+from fedrelay.system.sequences import Integers
 from fedrelay.types import Algorithm, Chain, Trait, Work
 from fedrelay.visits import Training
 from fedrelay.visits.accounting import epsilon_of_visits, noise_for_steps, noise_for_visits, worst_epsilon
@@ -23,14 +26,13 @@ def traits_in(part: object) -> int:
     return 0
 
 
-def added(releases: Sequence[int], chains: Sequence[Chain], clients: int) -> tuple[int, ...]:
+def added(releases: Sequence[int], chains: Sequence[Chain], clients: int) -> Integers:
     """What every client has released after these chains: a visit counts when it is planned, because a client that is
     lost may have sent its model before."""
-    counts = [*releases, *[0] * (clients - len(releases))]
-    for chain in chains:
-        for client in chain.clients:
-            counts[client] += 1
-    return tuple(counts)
+    counts = np.zeros(clients, dtype=np.int64)
+    counts[: len(releases)] = np.asarray(releases)
+    np.add.at(counts, [client for chain in chains for client in chain.clients], 1)
+    return Integers.of(counts)
 
 
 def spent(algorithm: Algorithm, releases: Sequence[int], sizes: Sequence[int]) -> dict[str, float | None]:
@@ -43,8 +45,13 @@ def spent(algorithm: Algorithm, releases: Sequence[int], sizes: Sequence[int]) -
     return {
         "epsilon": epsilon if math.isfinite(epsilon) else None,
         "delta": privacy.delta,
-        "releases": max(releases, default=0),
+        "releases": most(releases),
     }
+
+
+def most(releases: Sequence[int]) -> int:
+    """Of a client."""
+    return int(np.max(np.asarray(releases), initial=0))
 
 
 def epsilon_of(algorithm: Algorithm, releases: Sequence[int], sizes: Sequence[int]) -> float:
@@ -52,7 +59,7 @@ def epsilon_of(algorithm: Algorithm, releases: Sequence[int], sizes: Sequence[in
     privacy = algorithm.privacy
     assert privacy is not None
     if privacy.level == "client":
-        return epsilon_of_visits(privacy.noise, max(releases, default=0), privacy.delta)
+        return epsilon_of_visits(privacy.noise, most(releases), privacy.delta)
     return worst_epsilon(privacy.noise, drawn(algorithm, releases, sizes), privacy.delta)
 
 
@@ -60,7 +67,10 @@ def drawn(algorithm: Algorithm, releases: Sequence[int], sizes: Sequence[int]) -
     """With which probability an example is in a step of its client, and in how many steps it could have been."""
     training = steps_of(algorithm.update)
     found = set()
-    for visits, size in zip(releases, sizes, strict=True):
+    alike = np.unique(
+        np.stack([np.asarray(releases), np.asarray(sizes)]), axis=1
+    )  # once, however many clients there are
+    for visits, size in alike.T.tolist():
         left = training.counted(size)
         if visits and left:
             found.add((training.rate(left), visits * training.lengths(left)[0]))
@@ -82,7 +92,7 @@ def check_budget(algorithm: Algorithm, sizes: Sequence[int], rounds: int) -> Non
     if privacy is None or privacy.epsilon is None:
         return
     visits = rounds * algorithm.plan.laps + traits_in(algorithm.plan)
-    releases = [visits] * len(sizes)
+    releases = Integers.of(np.full(len(sizes), visits))
     epsilon = epsilon_of(algorithm, releases, sizes)
     if epsilon <= privacy.epsilon:
         return

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedrelay.system import notebook
+
 Split = Mapping[str, int]
 """Messages or bytes by direction (`costs.DIRECTIONS`), in a summary with their `total`."""
 Part = Mapping[str, int]
 """Some of them: `messages` and `bytes` of one kind."""
+
+
+MOST_ORDERED = 1000
+"""Visits of a round; who trains after whom among more is not written."""
 
 
 def nothing() -> dict[str, int]:
@@ -64,6 +70,9 @@ class RoundLog:
     """Among them, what told the server about the clients' data, before the first round."""
     train_loss: float | None = None
     """The mean over the clients that took part, on their own data."""
+    order: tuple[tuple[int, ...], ...] = ()
+    """Who trained after whom: the clients of every chain, those that were lost among them. Empty where there were more
+    visits than `MOST_ORDERED`."""
     visits: int = 0
     groups: int = 0
     """Among how many the chains were drawn."""
@@ -177,3 +186,22 @@ class Summary:
     attacked: Mapping[str, float | None] = field(default_factory=dict)
     """Among attackers: their `visits` in the whole run, and what tells whether the attack works, as the mean of the
     same tests as `mean`. Empty where everybody is honest."""
+
+    def _repr_html_(self) -> str:
+        def judged(value: float | None) -> str | None:
+            return None if value is None else f"{100 * value:.1f} %" if self.share else f"{value:.4g}"
+
+        shown: dict[str, object] = {
+            f"{self.metric}, mean of the last tests": judged(self.mean),
+            "best": judged(self.best),
+            "rounds": self.rounds,
+            **{
+                f"rounds to {100 * float(share):g} % of the target": reached
+                for share, reached in self.rounds_to.items()
+            },
+            "sent": f"{self.bytes['total'] / 1e6:,.1f} MB in {self.messages['total']:,} messages",
+            "hops one after another": self.depth,
+            "clients dropped": self.drops,
+            "seconds": f"{self.seconds:.1f}",
+        }
+        return notebook.facts(f"Summary of {self.algorithm}", shown)

@@ -8,15 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
+import numpy as np
+
 from fedrelay import seeds
+from fedrelay.engines.guard import diverged
 from fedrelay.engines.relay import operator_threads
-from fedrelay.errors import BadInput, DroppedClients, RunFailed
+from fedrelay.errors import BadInput, Diverged, DroppedClients, RunFailed
 from fedrelay.merges import Every
 from fedrelay.runs import costs, ledger
 from fedrelay.runs.latency import Latency
-from fedrelay.runs.log import Dropped, RoundLog, Undescribed
+from fedrelay.runs.log import MOST_ORDERED, Dropped, RoundLog, Undescribed
 from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcomers
 from fedrelay.runs.threat import hits_of
+from fedrelay.system.devices import deterministic, placed, title
+from fedrelay.system.sequences import Integers
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
 from fedrelay.types import (
     BOUNDED,
@@ -38,14 +43,20 @@ from fedrelay.vectors import blend, is_finite
 
 
 def train(
-    algorithm: Algorithm, engine: Engine, *, rounds: int, state: State | None = None, latency: Latency | None = None
+    algorithm: Algorithm,
+    engine: Engine,
+    *,
+    rounds: int,
+    state: State | None = None,
+    latency: Latency | None = None,
+    other_device: bool = False,
 ) -> Iterator[State]:
     """Every state after a round, up to round `rounds`; from the beginning, or on from `state`. With a latency, states
-    have a virtual clock. The first clients that are lost raise a warning (`DroppedClients`), and the run goes on."""
+    have a virtual clock. The first clients that are lost raise a warning (`DroppedClients`), and the run goes on. A
+    state that another device has computed is refused, unless `other_device` says that it is wanted."""
     check_rounds(algorithm, rounds)
     ledger.check_budget(algorithm, engine.sizes, rounds)
-    if state is None:
-        state = start(algorithm, engine, latency)
+    state = start(algorithm, engine, latency) if state is None else moved(state, engine, other_device=other_device)
     warned = False
     while state.round < rounds:
         state = advance(algorithm, engine, state, latency)
@@ -53,6 +64,19 @@ def train(
             warnings.warn(lost_clients(state.log), DroppedClients, stacklevel=2)
             warned = True
         yield state
+
+
+def moved(state: State, engine: Engine, *, other_device: bool) -> State:
+    """The state with its models where the engine's are; what plans remember stays in main memory."""
+    here = title(engine.device)
+    if state.device != here and not other_device:
+        raise BadInput(
+            f"this run was computed on {state.device} up to round {state.round} and would go on on {here}: the result "
+            "would have the bits of neither; go on there, or say that it is wanted: --other-device, in Python "
+            "other_device=True"
+        )
+    there = {name: placed(getattr(state, name), engine.device) for name in ("batons", "shared", "server", "waiting")}
+    return replace(state, device=here, **there)
 
 
 def check_rounds(algorithm: Algorithm, rounds: int) -> None:
@@ -80,7 +104,7 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
     merge = algorithm.merge.fitted(engine.task, engine.seed)
     threat = None if algorithm.threat is None else algorithm.threat.fitted(engine.task)
     engine.remember(0, {})
-    params = engine.task.init(engine.seed)
+    params = engine.task.init(engine.seed).to(engine.device)
     pace = None if latency is None or algorithm.pooled else latency.draw(len(engine.sizes), engine.seed)
     joined = tuple(engine.joined())
     sizes, joined = joined or engine.sizes, joined if 0 in joined else ()
@@ -96,11 +120,20 @@ def start(algorithm: Algorithm, engine: Engine, latency: Latency | None = None) 
         memo,
         clock=survey.seconds,
         trainable=engine.task.layout.trainable,
-        examples=sum(algorithm.update.counted(size) for size in sizes if size),
+        examples=examples_counted(algorithm.update, sizes),
         described=astuple(costs.preparing(engine.prepared) + survey.traffic),
         joined=joined,
         told=survey.told,
         attackers=() if threat is None else threat.attackers(memo, len(engine.sizes), engine.seed),
+        device=title(engine.device),
+    )
+
+
+def examples_counted(update: Work, sizes: Sequence[int]) -> int:
+    """How many examples of all clients count; every size is asked for once, however many clients have it."""
+    different, times = np.unique(np.asarray(sizes), return_counts=True)
+    return sum(
+        update.counted(size) * often for size, often in zip(different.tolist(), times.tolist(), strict=True) if size
     )
 
 
@@ -133,7 +166,9 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         outcomes = pace.timed(outcomes, state, home=home, **how)
     good = [outcome for outcome in outcomes if outcome.reports]
     if not good and not state.waiting and not planned.server_only:
-        raise RunFailed(every_chain_failed(round, outcomes))
+        why = engine.why_stop(round) if algorithm.plan.asks_again else ""
+        if why is not None:
+            raise every_chain_failed(round, outcomes, why)
     ready, waiting = (good, ()) if algorithm.barrier is None else algorithm.barrier(state, good)
     merge = algorithm.merge.fitted(engine.task, engine.seed)
     merging = merge if threat is None else threat.merge(merge)
@@ -146,9 +181,10 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     memo = algorithm.plan.learn(planned, back)
     slots = max([state.slots if state.waiting else 1, *(1 + chain.slot for chain in planned.chains)])
     known = replace(state, memo=memo, waiting=tuple(waiting), clock=clock, groups=planned.groups, slots=slots)
-    merged = merging(known, ready) if ready or planned.server_only else known
+    with deterministic(engine.device):
+        merged = merging(known, ready) if ready or planned.server_only else known
     if not all(is_finite(baton.params) for baton in merged.batons):
-        raise RunFailed(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
+        raise Diverged(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     releases = released(algorithm, engine, state, planned.chains)
     there = {report.client for outcome in outcomes for report in outcome.reports}
     sent = costs.exchanged(exchanges, model, home)
@@ -170,12 +206,12 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     return after
 
 
-def released(algorithm: Algorithm, engine: Engine, state: State, chains: Sequence[Chain]) -> tuple[int, ...]:
+def released(algorithm: Algorithm, engine: Engine, state: State, chains: Sequence[Chain]) -> Sequence[int]:
     """How often every client has released something by the end of this round; nothing is counted without privacy."""
     if algorithm.privacy is None:
         return ()
     clients = len(engine.sizes)
-    before = state.releases or (ledger.traits_in(algorithm.plan),) * clients
+    before = state.releases or Integers.of(np.full(clients, ledger.traits_in(algorithm.plan)))
     return ledger.added(before, chains, clients)
 
 
@@ -265,6 +301,7 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
         relayed=sent["relayed"],
         describing=sent["describing"],
         train_loss=sum(loss * n for loss, n in losses) / sum(n for _, n in losses) if losses else None,
+        order=order_of(outcomes),
         visits=len(reports),
         pool=pool_of(reports),
         drops=tuple(
@@ -273,6 +310,12 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
             for drop in outcome.dropped
         ),
     )
+
+
+def order_of(outcomes: Sequence[Outcome]) -> tuple[tuple[int, ...], ...]:
+    """Who trained after whom, unless they are too many to write."""
+    chains = tuple(outcome.chain.clients for outcome in outcomes)
+    return chains if sum(map(len, chains)) <= MOST_ORDERED else ()
 
 
 def pool_of(reports: Sequence[Report]) -> dict[str, Any]:
@@ -297,8 +340,8 @@ MOST_REASONS = 5
 MOST_CLIENTS = 10
 
 
-def every_chain_failed(round: int, outcomes: Sequence[Outcome]) -> str:
-    """Names chains, clients and reasons: the same reason once, and only the first few."""
+def every_chain_failed(round: int, outcomes: Sequence[Outcome], why: str = "") -> RunFailed:
+    """Names chains, clients and reasons: the same reason once, and only the first few; `why` is what else to say."""
     reasons: dict[str, list[str]] = {}
     for number, outcome in enumerate(outcomes):
         for drop in outcome.dropped:
@@ -309,4 +352,7 @@ def every_chain_failed(round: int, outcomes: Sequence[Outcome]) -> str:
     ]
     more = sum(len(who) for who in list(reasons.values())[MOST_REASONS:])
     named += [f"and {more} more"] if more else []
-    return f"round {round}: every chain failed, so there is nothing to merge ({'; '.join(named)})"
+    drops = [drop for outcome in outcomes for drop in outcome.dropped]
+    kind = Diverged if drops and all(map(diverged, drops)) else RunFailed
+    more_to_say = f"; {why}" if why else ""
+    return kind(f"round {round}: every chain failed, so there is nothing to merge ({'; '.join(named)}){more_to_say}")

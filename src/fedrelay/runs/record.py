@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from fedrelay import seeds, vectors
 from fedrelay.data.examples import Store
-from fedrelay.data.federation import Federation
+from fedrelay.data.federation import ClassesOfClients, Federation
+from fedrelay.engines.pool.dispatch import within_cores
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.workspace import Computing
 from fedrelay.runs import checkpoint, recovered
 from fedrelay.runs.claim import Claim, alone_in
 from fedrelay.runs.costs import Estimate
@@ -40,9 +42,10 @@ from fedrelay.runs.folder import (
     write_summary,
 )
 from fedrelay.runs.json_files import dumps
+from fedrelay.runs.labels import write_labels
 from fedrelay.runs.latency import Latency
 from fedrelay.runs.log import RoundLog, Summary
-from fedrelay.runs.loop import deployed, start, train
+from fedrelay.runs.loop import deployed, moved, start, train
 from fedrelay.runs.output import write_model
 from fedrelay.runs.own_tests import OwnTests, means_of, spread_over
 from fedrelay.runs.results import Clients, error_of, read_clients, spread_of, write_results
@@ -50,6 +53,7 @@ from fedrelay.runs.rounds import Lines, Noted, counted_lines, encode, fingerprin
 from fedrelay.runs.summary import Evaluate, summarise
 from fedrelay.runs.testing import figures_of, over_clients
 from fedrelay.runs.threat import told
+from fedrelay.runs.unchanged import Checkpoints
 from fedrelay.runs.underway import FOLDER, SECONDS, UnderwayFiles
 from fedrelay.tasks import Workspaces
 from fedrelay.types import Algorithm, Engine, State, Work
@@ -72,7 +76,7 @@ class Recorder:
     evaluate: Evaluate = Evaluate()
     checkpoint_every: int = 10
     resume: bool = False
-    classes: NDArray[np.bool_] | None = None
+    classes: ClassesOfClients | NDArray[np.bool_] | None = None
     """Which client has which class, where that is known: (clients, classes)."""
     latency: Latency | None = None
     """What clients are like, if the run is to have a virtual clock."""
@@ -84,12 +88,14 @@ class Recorder:
     own_test: Work | None = None
     """Asks clients to test the model on examples of their own that they do not train on, where they have some: their
     spread is recorded, and without a test set their mean is the test."""
+    other_device: bool = False
+    """Whether the run may go on on another device than the one that its checkpoint is of."""
     _noted: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def _workspaces(self) -> Workspaces:
         """Where the model is tested."""
-        return Workspaces(self.engine.task)
+        return Workspaces(self.engine.task, computing=Computing(self.engine.device))
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)
@@ -104,6 +110,7 @@ class Recorder:
 
     def run(self) -> Iterator[RoundLog]:
         """What every round did, as it is written; the rounds of an earlier part of the same run come first."""
+        within_cores()
         with alone_in(self.path) as claim:
             yield from self._run(claim)
 
@@ -116,6 +123,10 @@ class Recorder:
         return self.path / checkpoint.FOLDER
 
     @cached_property
+    def _saving(self) -> Checkpoints:
+        return Checkpoints(self._checkpoints)
+
+    @cached_property
     def _lines(self) -> Lines:
         return Lines(self.path / ROUNDS)
 
@@ -125,6 +136,7 @@ class Recorder:
         underway = UnderwayFiles(self._checkpoints / FOLDER)
         self.engine.keep_in(underway)
         yield from logs
+        del logs  # they are in the file: a long run must not need more and more memory
         saved, saved_at = state.round, time.monotonic()
         try:
             for after in train(self.algorithm, self.engine, rounds=self.rounds, state=state, latency=self.latency):
@@ -139,7 +151,6 @@ class Recorder:
                         self._save(state)
                         saved, saved_at = state.round, time.monotonic()
                     underway.clear()
-                logs.append(log)
                 yield log
         finally:  # also after Ctrl-C, an error, or a consumer that has seen enough
             self.engine.back_to(state.round)  # Ctrl-C may come when a round is committed and its state not here yet
@@ -147,7 +158,7 @@ class Recorder:
                 with claim.writing():
                     self._save(state)
         with claim.writing():
-            self._finish(logs, state)
+            self._finish(logs_of(self.path / ROUNDS, self._counted(state)), state)
 
     def summary(self) -> Summary:
         """What `summary.json` says, when the run has ended."""
@@ -200,6 +211,7 @@ class Recorder:
                 f"{self.path} is at round {state.round} already: rounds must be at least that, not {self.rounds}"
             )
         check_fits(self.path, state, memories, self.engine, self.algorithm.update)
+        state = moved(state, self.engine, other_device=self.other_device)
         self.engine.remember(state.round, memories)
         checkpoint.keep_only(checkpoint.files_in(self._checkpoints)[-1])  # a kill may have left the one before
         return state, self._go_on(state)
@@ -214,15 +226,14 @@ class Recorder:
             )
         state = start(self.algorithm, self.engine, self.latency)
         self._write_tables()
-        self._note_attackers(state)
+        self._note_clients(state)
         self._lines.restart([])
         self._save(state)
         return state
 
     def _go_on(self, state: State) -> list[RoundLog]:
         """The rounds up to this state, and files that hold just them."""
-        path = self.path / ROUNDS
-        lines = counted_lines(path, state.round, checkpoint.noted(self._checkpoints))
+        path, lines = self.path / ROUNDS, self._counted(state)
         logs = logs_of(path, lines)
         if state.round and len(logs) == state.round - 1:
             logs.append(self._log(state))  # stopped between a round and its line
@@ -232,7 +243,7 @@ class Recorder:
                 f"{path.resolve()} does not hold rounds 1 to {state.round} of its checkpoint: it was changed"
             )
         self._write_tables()
-        self._note_attackers(state)
+        self._note_clients(state)
         on_the_way = self._on_the_way(logs[-1], state) if logs and state.round < self.rounds else None
         if on_the_way is not None and on_the_way != logs[-1]:
             logs[-1] = on_the_way
@@ -245,6 +256,10 @@ class Recorder:
             for name in AT_THE_END:  # they are of an earlier end
                 (self.path / name).unlink(missing_ok=True)
         return logs
+
+    def _counted(self, state: State) -> list[bytes]:
+        """The lines of the rounds up to this state, as its checkpoint knows them."""
+        return counted_lines(self.path / ROUNDS, state.round, checkpoint.noted(self._checkpoints))
 
     def _write_tables(self) -> None:
         """What decides the results, beside them; only once nothing speaks against the run any more."""
@@ -264,8 +279,10 @@ class Recorder:
         visits = {"visits": float(sum(len(log.attacked) for log in logs))}
         return visits | {name: self.evaluate.mean(logs, name) for name in figures}
 
-    def _note_attackers(self, state: State) -> None:
-        """Who attacks in the whole run, for whoever looks into the folder."""
+    def _note_clients(self, state: State) -> None:
+        """Who attacks in the whole run, and what clients mostly have, for whoever looks into the folder."""
+        if not self.algorithm.pooled:
+            write_labels(self.path, self.federation)
         if self.algorithm.threat is not None:
             facts = told(self.algorithm.threat, state.attackers, self.engine.names)
             keep(self.path / ATTACKERS, dumps(facts, indent=2) + "\n")
@@ -274,7 +291,7 @@ class Recorder:
         committed, memories = self.engine.memories()
         if committed != state.round:
             raise RuntimeError(f"memories are of round {committed}, the state of round {state.round}")
-        checkpoint.save(self._checkpoints, state, memories, noted or self._lines.noted())
+        self._saving.save(state, memories, noted or self._lines.noted())
         self.engine.saved(state.round)
 
     def _on_the_way(self, log: RoundLog, state: State) -> RoundLog:

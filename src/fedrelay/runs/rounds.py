@@ -17,6 +17,7 @@ from fedrelay.errors import BadInput
 from fedrelay.runs.json_files import (
     Check,
     Damaged,
+    chains,
     directions,
     dumps,
     listed,
@@ -89,7 +90,7 @@ def encode(log: RoundLog) -> bytes:
     """The line of a round."""
     line = asdict(log)
     optional = ("sampling", "undescribed", "kept", "joined", "wire", "pool", "over_clients", "attacked", "defence")
-    for key in (*optional, "privacy"):
+    for key in (*optional, "privacy", "order"):
         if not line[key]:
             del line[key]
     metrics = line.pop("metrics")
@@ -158,6 +159,7 @@ def decoded(line: bytes, number: int) -> RoundLog:
         found[name] = nothing() | found.get(name, {})
     for name in ("kept", "joined"):
         found[name] = tuple(found.get(name, ()))
+    found["order"] = tuple(map(tuple, found.get("order", ())))
     found["drops"] = tuple(Dropped(**kept(Dropped, drop)) for drop in found.get("drops", ()))
     found["attacked"] = tuple(Hit(**kept(Hit, one)) for one in found.get("attacked", ()))
     found["undescribed"] = tuple(Undescribed(**kept(Undescribed, one)) for one in found.get("undescribed", ()))
@@ -186,6 +188,7 @@ ROUND_CHECKS: dict[str, Check] = {
     **dict.fromkeys(("messages", "bytes"), directions()),
     **dict.fromkeys(("relayed", "describing"), part),
     **dict.fromkeys(("sampling", "metrics", "over_clients", "defence", "privacy"), numbers),
+    "order": chains,
     "drops": lost("client", "chain", "hop"),
     **dict.fromkeys(("kept", "joined"), listed),
     "undescribed": lost("client"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from fedrelay import config, seeds
@@ -22,12 +23,14 @@ from fedrelay.data.holdout import own_tests
 from fedrelay.errors import BadInput, within
 from fedrelay.models import Network
 from fedrelay.report.measures import labels, percent
+from fedrelay.report.progress import bars
 from fedrelay.report.scatter import Cloud, cloud_figure, clouds_svg
 from fedrelay.report.sheet import Column, sheet
 from fedrelay.runs.folder import CONFIG, load, read_config
 from fedrelay.runs.output import Trained
 from fedrelay.studies.loading import load_trained
 from fedrelay.system import files
+from fedrelay.system.console import PlainConsole
 from fedrelay.tasks import EVALUATION_BATCH
 
 POINTS = 1000
@@ -133,8 +136,8 @@ def tested_rows(federation: Federation) -> tuple[Numbers, Numbers | None, tuple[
     parts = own_tests(federation)
     if parts is None or parts.test_order is None or parts.test_starts is None:
         return np.arange(len(federation.test)), None, ()
-    owners = np.repeat(np.arange(len(parts)), np.diff(parts.test_starts.numpy()))
-    return parts.test_order.numpy(), owners, parts.names
+    owners = np.repeat(np.arange(len(parts), dtype=np.int64), np.diff(parts.test_starts.numpy()))
+    return parts.test_order.numpy().astype(np.int64, copy=False), owners, tuple(parts.names)
 
 
 @torch.no_grad()
@@ -196,6 +199,7 @@ def draw(
     seed: int = 0,
     client: str | None = None,
     data_dir: Path | None = None,
+    live: Console | None = None,
 ) -> list[Placed]:
     """A page (.html) or a picture (.svg) of the features of these runs; a file that is there is not overwritten."""
     if out.suffix.lower() not in WRITERS:
@@ -204,10 +208,13 @@ def draw(
         what = "is a folder: name another --out" if out.is_dir() else "is there already: --force overwrites it"
         raise BadInput(f"{out} {what}; nothing was written")
     several = list({folder.resolve(): folder for folder in folders}.values())
-    placed = [
-        place(folder, points=points, perplexity=perplexity, seed=seed, client=client, data_dir=data_dir)
-        for folder in several
-    ]
+    placed = []
+    with bars(live or PlainConsole(stderr=True, quiet=True)) as progress:
+        bar = progress.add_task("features", total=len(several), unit="runs", said="t-SNE")
+        for folder in several:
+            found = place(folder, points=points, perplexity=perplexity, seed=seed, client=client, data_dir=data_dir)
+            placed.append(found)
+            progress.advance(bar)
     placed = [replace(one, name=name) for one, name in zip(placed, names_of(several), strict=True)]
     content = WRITERS[out.suffix.lower()](placed).encode(errors="replace")
     try:

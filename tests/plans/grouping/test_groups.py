@@ -401,3 +401,50 @@ def test_identical_traits_do_no_harm_to_any_grouper():
     traits = Traits(np.ones((12, 3)), 3)
     for grouper in (Greedy(), KMeans(), Icg()):
         assert clients_of(grouper(traits, [1] * 12, Euclidean(), Limits(groups=4), rng())) == list(range(12))
+
+
+@pytest.mark.parametrize("left_over", ["join", "rest"])
+@pytest.mark.parametrize(
+    ("clients", "groups", "at_once"), [(300, 30, 100), (307, 29, 50), (1000, 3, 100), (500, 2, 30)]
+)
+def test_icg_by_parts_makes_the_groups_asked_for(clients, groups, at_once, left_over):
+    rows = np.random.default_rng(0).integers(0, 9, (clients, 4)).astype(float)
+    grouper = Icg(at_once=at_once, left_over=left_over)
+    found = grouper(Traits(rows, 4), [5] * clients, Euclidean(), Limits(groups=groups), rng(1))
+    assert len(found) == groups
+    placed = [client for group in found for client in group]
+    assert len(placed) == len(set(placed))
+    if left_over == "join":
+        assert len(placed) == clients
+        lengths = [len(group) for group in found]
+        assert max(lengths) - min(lengths) <= 2
+    else:
+        assert len(placed) > 0.9 * clients
+
+
+def test_icg_of_all_at_once_is_the_exact_one_and_more_than_the_stated_number_go_by_parts(monkeypatch):
+    rows = np.random.default_rng(0).integers(0, 9, (200, 4)).astype(float)
+
+    def made(grouper):
+        return grouper(Traits(rows, 4), [5] * 200, Euclidean(), Limits(groups=20), rng(1))
+
+    exact = made(Icg())
+    assert made(Icg(at_once=200)) == exact
+    assert made(Icg(at_once=199)) != exact
+    monkeypatch.setattr("fedrelay.plans.grouping.icg.EXACT", 199)
+    monkeypatch.setattr("fedrelay.plans.grouping.icg.AT_ONCE", 100)
+    assert made(Icg()) == made(Icg(at_once=100)) != exact
+
+
+def test_icg_by_parts_is_nearer_to_the_mix_of_all_than_chance_and_almost_as_near_as_exactly():
+    draw = np.random.default_rng(0)
+    counts = draw.multinomial(20, draw.dirichlet(np.full(5, 0.3), 1200))
+
+    def apart(grouper):
+        found = grouper(Traits(counts.astype(float), 5), [20] * 1200, Euclidean(), Limits(groups=60), rng(2))
+        mixes = np.array([counts[list(group)].sum(axis=0) for group in found]) / 400
+        return np.linalg.norm(mixes - counts.sum(axis=0) / counts.sum(), axis=1).mean()
+
+    exact, parts, chance = apart(Icg()), apart(Icg(at_once=400)), apart(Random())
+    assert parts < 1.2 * exact
+    assert parts < 0.75 * chance

@@ -39,6 +39,7 @@ from fedrelay.plans.sampling import ward as trees
 from fedrelay.plans.sampling.ward import condensed, link, ward
 from fedrelay.runs import checkpoint
 from fedrelay.runs.latency import Given, Latency, Same
+from fedrelay.runs.surveys import ClientSurvey
 from fedrelay.types import Baton, Chain, Outcome, Report, State
 
 LOCAL = Sgd(steps=10, batch=12, lr=0.1)
@@ -50,6 +51,12 @@ def digit_engine(seed: int = 0) -> Inline:
     return Inline(federation, Task.of(Mlp(hidden=(16,)), federation), seed)
 
 
+def survey() -> ClientSurvey:
+    """What a sampler is told of its clients at the beginning."""
+    engine = digit_engine()
+    return ClientSurvey(engine, engine.task.init(0))
+
+
 def outcome(clients: tuple[int, ...], gradient: list[float], lost: tuple[int, ...] = ()) -> Outcome:
     """What a chain of these clients did to a model of zeros."""
     vector = torch.tensor(gradient)
@@ -59,7 +66,7 @@ def outcome(clients: tuple[int, ...], gradient: list[float], lost: tuple[int, ..
 
 def learned(sampler: BySimilarity, groups, *outcomes: Outcome):
     """The memo after a round with these outcomes and another without any, so that the tree knows them."""
-    memo = a_round(sampler, sampler.init(None), groups, outcomes)
+    memo = a_round(sampler, sampler.init(survey()), groups, outcomes)
     memo = a_round(sampler, memo, groups, ())
     return sampler.begin(memo, groups)[0]
 
@@ -147,7 +154,7 @@ def test_all_gradients_equal_or_zero_is_no_obstacle():
 def test_only_clients_that_took_part_are_remembered_and_a_newer_gradient_replaces_the_old():
     sampler = BySimilarity(when="after")
     first = [outcome((3,), [1.0, 0.0]), outcome((5,), [0.0, 1.0]), outcome((7,), [9.0, 9.0], (7,))]
-    memo = a_round(sampler, sampler.init(None), singles(9), first)
+    memo = a_round(sampler, sampler.init(survey()), singles(9), first)
     assert {client: memo["gradients"][number].tolist() for client, number in memo["last"].items()} == {
         3: [1.0, 0.0],
         5: [0.0, 1.0],
@@ -218,7 +225,7 @@ def test_a_sketch_for_l1_is_refused():
 
 def test_the_next_clustering_runs_beside_the_round_and_is_plain_data_after_it():
     sampler = BySimilarity()
-    memo, coming = sampler.begin(sampler.init(None), singles(4))
+    memo, coming = sampler.begin(sampler.init(survey()), singles(4))
     assert isinstance(coming, Future)
     after = sampler.learn(memo, [outcome((2,), [1.0, 2.0])], coming)
     for known in (memo, after):

@@ -7,8 +7,9 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Rows, Source
+from fedrelay.data.federation import Parts, Rows, Source
 from fedrelay.errors import BadInput
+from fedrelay.system.sequences import narrow
 
 Counts = NDArray[np.int64]
 """How many examples of each class go to each client: (clients, classes)."""
@@ -50,11 +51,14 @@ def owners_of(source: Source) -> tuple[Rows, Rows]:
     return owners, owner_of.astype(np.int64)
 
 
-def grouped(client_of: Rows, clients: int) -> list[Rows]:
+def grouped(client_of: Rows, clients: int) -> Parts:
     """The rows of every client, in order, from the client of every row."""
-    order = np.argsort(client_of, kind="stable")
-    ends = np.cumsum(np.bincount(client_of, minlength=clients))
-    return np.split(order, ends[:-1])
+    return Parts.of_sizes(np.argsort(narrow(client_of), kind="stable"), np.bincount(client_of, minlength=clients))
+
+
+def evenly(examples: int, parts: int) -> Rows:
+    """Sizes that differ by at most one, the larger ones first."""
+    return examples // parts + (np.arange(parts) < examples % parts)
 
 
 def log_weights(alphas: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -114,7 +118,7 @@ def fill_up(counts: Counts, smallest: int) -> Counts:
     return counts
 
 
-def deal(labels: Rows, counts: Counts, rng: np.random.Generator) -> list[Rows]:
+def deal(labels: Rows, counts: Counts, rng: np.random.Generator) -> Parts:
     """Random rows of every class to the clients, as many as `counts` says; nobody shares one, some may be left over."""
     clients, classes = counts.shape
     client_of = np.full(len(labels), clients)  # one more than there are: nobody
@@ -124,7 +128,7 @@ def deal(labels: Rows, counts: Counts, rng: np.random.Generator) -> list[Rows]:
     return grouped(client_of, clients + 1)[:clients]
 
 
-def one_class_each(labels: Rows, clients: int, rng: np.random.Generator) -> list[Rows]:
+def one_class_each(labels: Rows, clients: int, rng: np.random.Generator) -> Parts:
     """Exactly one class per client; which client has which class is random."""
     classes, stock = np.unique(labels, return_counts=True)
     if clients < len(classes):
@@ -133,13 +137,12 @@ def one_class_each(labels: Rows, clients: int, rng: np.random.Generator) -> list
             f"clients: the smallest number of clients that works is {len(classes)}"
         )
     class_of = rng.permutation(np.repeat(np.arange(len(classes)), seats(stock, clients)))
-    parts: list[Rows] = [np.empty(0, dtype=np.int64)] * clients
+    client_of = np.empty(len(labels), dtype=np.int64)
     for place, label in enumerate(classes):
         holders = np.flatnonzero(class_of == place)
         rows = rng.permutation(np.flatnonzero(labels == label))
-        for client, part in zip(holders, np.array_split(rows, len(holders)), strict=True):
-            parts[client] = np.sort(part)
-    return parts
+        client_of[rows] = np.repeat(holders, evenly(len(rows), len(holders)))
+    return grouped(client_of, clients)
 
 
 def seats(stock: NDArray[np.int64], clients: int, least: int = 1) -> NDArray[np.int64]:
@@ -165,12 +168,48 @@ def draw_mixes(
     order = rng.permutation(len(sizes))
     for start in range(0, len(order), BLOCK):
         block = order[start : start + BLOCK]
-        for client, logs in zip(block, log_weights(np.tile(alphas, (len(block), 1)), rng), strict=True):
-            wanted = int(sizes[client])
-            while wanted:
-                # Another turn only comes when a class has run out, so there are at most as many turns as classes.
-                taken = np.minimum(cut(wanted, shares(logs, left > 0), rng), left)
-                counts[client] += taken
-                left -= taken
-                wanted -= int(taken.sum())
+        logs = log_weights(np.tile(alphas, (len(block), 1)), rng)
+        done = 0
+        while done < len(block):
+            # As many at once as find all they want; whoever comes to the end of a class has turns of its own.
+            taken = together(sizes[block[done:]], logs[done:], left, rng)
+            if len(taken):
+                counts[block[done : done + len(taken)]] = taken
+            else:
+                taken = alone(int(sizes[block[done]]), logs[done], left, rng)[None]
+                counts[block[done]] = taken[0]
+            left -= taken.sum(axis=0)
+            done += len(taken)
     return counts
+
+
+def together(
+    wanted: NDArray[np.int64], logs: NDArray[np.float64], left: NDArray[np.int64], rng: np.random.Generator
+) -> Counts:
+    """What the first of these clients take, one after another, as long as no class comes to its end; perhaps nobody."""
+    before = rng.bit_generator.state
+    kept = np.where(left > 0, logs, -np.inf)
+    weights = np.exp(kept - kept.max(axis=1, keepdims=True))
+    proportions = weights / weights.sum(axis=1, keepdims=True)
+    ends = np.floor(np.cumsum(proportions, axis=1) * wanted[:, None] + rng.random(len(wanted))[:, None])
+    places = np.arange(proportions.shape[1])
+    last = np.where(proportions > 0, places, -1).max(axis=1)
+    ends = np.where(places >= last[:, None], wanted[:, None], np.minimum(ends, wanted[:, None])).astype(np.int64)
+    taken: Counts = np.diff(ends, prepend=0, axis=1)
+    enough = ((left > 0) <= (np.cumsum(taken, axis=0) < left)).all(axis=1)
+    count = len(taken) if enough.all() else int(np.argmin(enough))
+    rng.bit_generator.state = before
+    rng.random(count)  # as if only they had drawn
+    return taken[:count]
+
+
+def alone(
+    wanted: int, logs: NDArray[np.float64], left: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """What one client takes, in as many turns as it needs: another one only comes when a class has run out."""
+    taken = np.zeros_like(left)
+    while wanted:
+        turn = np.minimum(cut(wanted, shares(logs, left > taken), rng), left - taken)
+        taken += turn
+        wanted -= int(turn.sum())
+    return taken

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Rows, Source
+from fedrelay.data.federation import Parts, Rows, Source
 from fedrelay.data.partitions.apportion import (
     LARGEST_ALPHA,
     SMALLEST_ALPHA,
@@ -17,6 +17,7 @@ from fedrelay.data.partitions.apportion import (
     cut,
     deal,
     draw_mixes,
+    evenly,
     fill_up,
     grouped,
     log_weights,
@@ -36,11 +37,10 @@ a run starts in seconds; between such large draws the sizes hardly differ."""
 class Iid:
     """Everything shuffled and cut into equal parts (sizes differ by at most one)."""
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Parts:
         examples = len(source.train)
         client_count = checked(clients, examples)
-        order = rng.permutation(examples)
-        return [np.sort(part) for part in np.array_split(order, client_count)]
+        return Parts.of_sizes(rng.permutation(examples), evenly(examples, client_count)).sorted()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Dirichlet:
         if self.deal not in ("clients", "classes"):
             raise BadInput(f'deal of a Dirichlet split must be "clients" or "classes", not {self.deal!r}')
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Parts:
         labels = source.train.labels
         client_count = checked(clients, len(labels), self.smallest)
         if self.alpha == 0:
@@ -80,11 +80,11 @@ class Dirichlet:
         best = min((self._draw(stock, client_count, rng) for _ in range(draws)), key=spread_of_sizes)
         return deal(labels, fill_up(best, self.smallest), rng)
 
-    def _one_class_each(self, labels: Rows, clients: int, rng: np.random.Generator) -> list[Rows]:
+    def _one_class_each(self, labels: Rows, clients: int, rng: np.random.Generator) -> Parts:
         rows = one_class_each(labels, clients, rng)
-        if min(map(len, rows)) < self.smallest:
+        if rows.sizes.min() < self.smallest:
             raise BadInput(
-                f"one class per client (alpha = 0) leaves a client with {min(map(len, rows))} examples instead of "
+                f"one class per client (alpha = 0) leaves a client with {rows.sizes.min()} examples instead of "
                 f"{self.smallest}: ask for fewer than {clients} clients or a smaller `smallest`"
             )
         return rows
@@ -110,21 +110,24 @@ class Shards:
     def __post_init__(self) -> None:
         within("shards per client", self.per_client, least=1)
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Parts:
         labels = source.train.labels
         client_count = checked(clients, len(labels), self.per_client)
         order = rng.permutation(len(labels))
         order = order[np.argsort(labels[order], kind="stable")]
-        shards = np.array_split(order, client_count * self.per_client)
-        dealt = rng.permutation(len(shards)).reshape(client_count, self.per_client)
-        return [np.sort(np.concatenate([shards[shard] for shard in mine])) for mine in dealt]
+        sizes = evenly(len(labels), client_count * self.per_client)
+        client_of = np.empty(len(sizes), dtype=np.int64)
+        client_of[rng.permutation(len(sizes))] = np.repeat(np.arange(client_count), self.per_client)
+        owner = np.empty(len(labels), dtype=np.int64)
+        owner[order] = np.repeat(client_of, sizes)
+        return grouped(owner, client_count)
 
 
 @dataclass(frozen=True)
 class Natural:
     """Everybody who made examples is a client; with `clients` given, only the first so many of them."""
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Parts:
         owners, owner_of = owners_of(source)
         client_count = len(owners) if clients is None else clients
         if not 1 <= client_count <= len(owners):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +25,7 @@ class Quantiles:
     def __post_init__(self) -> None:
         within("bins", self.bins, least=2)
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]:
         train = source.train
         if train.target != "numbers":
             raise BadInput(f"the partition quantiles is for targets that are numbers, and {source.name} has others")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.data.federation import Rows, Source
+from fedrelay.data.federation import Parts, Rows, Source
 from fedrelay.data.partitions.apportion import (
     LARGEST_ALPHA,
     SMALLEST_ALPHA,
@@ -16,6 +17,7 @@ from fedrelay.data.partitions.apportion import (
     cut,
     deal,
     draw_mixes,
+    evenly,
     grouped,
     log_weights,
     one_class_each,
@@ -39,7 +41,7 @@ class DirichletClients:
     def __post_init__(self) -> None:
         within("alpha of a Dirichlet split", self.alpha, least=0, most=LARGEST_ALPHA)
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]:
         labels = source.train.labels
         client_count = checked(clients, len(labels))
         if self.alpha == 0:
@@ -74,7 +76,7 @@ class QuantitySkew:
         within("the largest size of a quantity skew", max(self.sizes), most=2**40)
         within("the smallest number of clients of one size", min(self.clients_each), least=1)
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]:
         labels = source.train.labels
         client_count = sum(self.clients_each) if clients is None else clients
         within("the number of clients", client_count, least=1)
@@ -93,7 +95,7 @@ class QuantitySkew:
 
     def _with_replacement(
         self, labels: Rows, sizes: NDArray[np.int64], alphas: NDArray[np.float64], rng: np.random.Generator
-    ) -> list[Rows]:
+    ) -> Sequence[Rows]:
         rows = [np.flatnonzero(labels == label) for label in range(len(alphas))]
         parts = []
         for size in sizes:
@@ -129,7 +131,7 @@ class OneClass:
         if self.order not in ("in_turn", "by_class"):
             raise BadInput(f'order of clients of one class must be "in_turn" or "by_class", not {self.order!r}')
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]:
         labels = source.train.labels
         client_count = checked(clients, len(labels))
         classes, stock = np.unique(labels, return_counts=True)
@@ -141,15 +143,14 @@ class OneClass:
                 f"class {classes[short[0]]} has {stock[short[0]]} examples, too few for its share of {client_count} "
                 f"clients of {self.size} examples each: the largest number of clients that works is {most}"
             )
-        decks = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
+        decks = np.concatenate([rng.permutation(np.flatnonzero(labels == label)) for label in classes])
         turn = np.arange(client_count) // len(classes)
         if self.order == "by_class":
             sorted_by_class = np.argsort(place, kind="stable")
             place, turn = place[sorted_by_class], turn[sorted_by_class]
-        return [
-            np.sort(decks[own][number * self.size : (number + 1) * self.size])
-            for own, number in zip(place, turn, strict=True)
-        ]
+        first = (np.cumsum(stock) - stock)[place] + turn * self.size
+        rows = decks[first[:, None] + np.arange(self.size)]
+        return Parts.of_sizes(rows.ravel(), np.full(client_count, self.size)).sorted()
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Domains:
 
     order: tuple[str, ...] = ()
 
-    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> list[Rows]:
+    def __call__(self, source: Source, clients: int | None, rng: np.random.Generator, /) -> Sequence[Rows]:
         present, owner_of = owners_of(source)
         decks = grouped(owner_of, len(present))
         chosen = [decks[place] for place in self._places(source, present)]
@@ -178,12 +179,11 @@ class Domains:
                 f"{client_count} clients are too many for the smallest of {len(chosen)} domains: "
                 f"the largest number of clients that works is {most}"
             )
-        parts: list[Rows] = [np.empty(0, dtype=np.int64)] * client_count
+        client_of = np.full(len(owner_of), client_count)  # one more than there are: nobody
         for number, deck in enumerate(chosen):
-            mine = range(number, client_count, len(chosen))
-            for client, part in zip(mine, np.array_split(rng.permutation(deck), len(mine)), strict=True):
-                parts[client] = np.sort(part)
-        return parts
+            mine = np.arange(number, client_count, len(chosen))
+            client_of[rng.permutation(deck)] = np.repeat(mine, evenly(len(deck), len(mine)))
+        return grouped(client_of, client_count + 1)[:client_count]
 
     def _places(self, source: Source, present: Rows) -> list[int]:
         """Where the domains asked for are among those present, in the order asked for."""

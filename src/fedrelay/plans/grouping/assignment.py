@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
 from fedrelay.plans.grouping.distances import Floats
 
@@ -125,6 +124,8 @@ def joined(parts: list[Arcs]) -> Arcs:
 def solved(arcs: Arcs, size: int, columns: int) -> tuple[Labels, Labels]:
     """The cheapest assignment along these arcs: the column of every row, and what it costs there."""
     rows = size * columns
+    from ortools.graph.python.min_cost_flow import SimpleMinCostFlow  # here, because importing it takes its time
+
     flow = SimpleMinCostFlow()
     tails, heads = arcs.rows.astype(np.int32), (arcs.columns + rows).astype(np.int32)
     numbers = flow.add_arcs_with_capacity_and_unit_cost(tails, heads, np.ones(len(arcs), dtype=np.int64), arcs.costs)

@@ -19,6 +19,10 @@ BEST: dict[Kind, str] = {"weights": "cosine", "shares": "kl", "counts": "kl", "i
 """The distance that the papers found best for each kind of trait, in greedy groups."""
 
 
+GREEDY = 100_000
+"""More clients than these are not grouped greedily: everybody is compared with every group, which would take hours."""
+
+
 @dataclass(frozen=True)
 class Grouping:
     """How clients are grouped. A trait and a distance that have no meaning together are refused."""
@@ -64,6 +68,14 @@ class Grouping:
         """The same grouping; a trait that trains at the client, and does not say how, trains as the run does."""
         return self if self.traits is None else replace(self, traits=self.traits.trained_like(local))
 
+    def check(self, clients: int) -> None:
+        """Refuse more clients than can be grouped so, before they are put to work."""
+        if isinstance(self.grouper, Greedy) and clients > GREEDY:
+            raise BadInput(
+                f"the grouper greedy goes to {GREEDY:,} clients, because its time grows with their square, and there "
+                f"are {clients:,}: take icg, kmeans or random"
+            )
+
     def learn(self, survey: Survey, sizes: Sequence[int], rng: np.random.Generator) -> Traits:
         """What the grouper must know of the clients; nothing if it looks at no trait."""
         if self.traits is None:
@@ -76,7 +88,7 @@ class Grouping:
         there = joined(sizes)
         if len(there) == len(sizes):
             return self.grouper(traits, sizes, self.measure, limits, rng)
-        known, own = replace(traits, rows=traits.rows[list(there)]), [sizes[client] for client in there]
+        known, own = replace(traits, rows=traits.rows[np.asarray(there)]), [sizes[client] for client in there]
         groups = self.grouper(known, own, self.measure, limits.among(own), rng)
         return canonical([[there[place] for place in group] for group in groups])
 

@@ -2,14 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from itertools import chain
+from typing import TypeAlias, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from fedrelay.data.federation import Parts
+from fedrelay.data.partitions.apportion import evenly
 from fedrelay.errors import BadInput, within
+from fedrelay.system.sequences import Integers, Long
 
-Groups = tuple[tuple[int, ...], ...]
+Groups: TypeAlias = Sequence[tuple[int, ...]]
+"""The clients of every group. Tuples will do; millions of clients need `Grouped` or `Alone`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grouped(Long, Sequence[tuple[int, ...]]):
+    """Groups in two arrays: group i is `members[starts[i]:starts[i + 1]]`."""
+
+    members: Integers
+    starts: Integers
+
+    def __post_init__(self) -> None:
+        if not len(self.starts) or self.starts[0] or self.starts[-1] != len(self.members):
+            raise ValueError(f"{len(self.members)} members do not go with groups that begin at {self.starts}")
+
+    @classmethod
+    def of(cls, members: ArrayLike, sizes: ArrayLike) -> Grouped:
+        """Members one group after another, and the size of every group; clients in order inside a group, groups in the
+        order of their first client, so that groups of one are the clients."""
+        parts = Parts.of_sizes(np.asarray(members, dtype=np.int64), np.asarray(sizes, dtype=np.int64)).sorted()
+        first = np.argsort(parts.order[parts.starts[:-1]])
+        sorted_sizes = parts.sizes[first]
+        starts = np.concatenate([[0], np.cumsum(sorted_sizes)])
+        places = np.repeat(parts.starts[first] - starts[:-1], sorted_sizes) + np.arange(starts[-1])
+        return cls(Integers.of(parts.order[places]), Integers.of(starts))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int, /) -> tuple[int, ...]: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> tuple[tuple[int, ...], ...]: ...
+    def __getitem__(self, place: int | slice, /) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        chosen = range(len(self))[place]
+        if not isinstance(chosen, int):
+            return tuple(self[one] for one in chosen)
+        first, last = self.starts.array[chosen : chosen + 2].tolist()
+        return tuple(self.members.array[first:last].tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Grouped):
+            return self is other or (self.starts == other.starts and self.members == other.members)
+        return super().__eq__(other)
+
+    __hash__ = Long.__hash__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Alone(Long, Sequence[tuple[int, ...]]):
+    """Everybody alone: groups of one, of which only their number is kept."""
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, place: int, /) -> tuple[int, ...]: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> tuple[tuple[int, ...], ...]: ...
+    def __getitem__(self, place: int | slice, /) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        chosen = range(self.length)[place]
+        return (chosen,) if isinstance(chosen, int) else tuple((one,) for one in chosen)
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        return ((client,) for client in range(self.length))
+
+    def __eq__(self, other: object) -> bool:
+        return self.length == other.length if isinstance(other, Alone) else super().__eq__(other)
+
+    __hash__ = Long.__hash__
 
 
 @dataclass(frozen=True)
@@ -35,9 +113,9 @@ class Limits:
         """Refuse limits that no grouping of these clients can meet."""
         if self.groups is not None and self.groups > len(sizes):
             raise BadInput(f"groups = {self.groups} but there are {len(sizes)} clients: at most that works")
-        if self.min_examples is not None and self.min_examples > sum(sizes):
+        if self.min_examples is not None and self.min_examples > (total := sum(sizes)):
             raise BadInput(
-                f"min_examples = {self.min_examples} but all clients together have {sum(sizes)}: at most that works"
+                f"min_examples = {self.min_examples} but all clients together have {total}: at most that works"
             )
 
     def among(self, sizes: Sequence[int]) -> Limits:
@@ -53,6 +131,17 @@ class Limits:
             return clients >= total // self.groups + (number < total % self.groups)
         enough = self.min_examples is not None and examples >= self.min_examples
         return enough or (self.max_clients is not None and clients >= self.max_clients)
+
+    def room(self, total: int) -> int:
+        """How many clients a group can have, of `total`."""
+        return total if self.max_clients is None else self.max_clients
+
+    def cut(self, total: int) -> NDArray[np.int64]:
+        """How many of `total` clients are in each group, where examples do not matter."""
+        if self.groups is not None:
+            return evenly(total, self.groups)
+        most = self.room(total)
+        return np.minimum(total - np.arange(0, total, most), most)
 
     def count(self, sizes: Sequence[int]) -> int:
         """How many groups of equally many clients come nearest to these limits; no group has too many clients."""
@@ -74,15 +163,18 @@ def limits_of(min_examples: int | None, max_clients: int | None, groups: int | N
 
 def random_groups(sizes: Sequence[int], limits: Limits, rng: np.random.Generator) -> Groups:
     """Clients in random order fill one group after another (FedSeq 2022, φ_rand)."""
-    return fill(rng.permutation(len(sizes)).tolist(), sizes, limits)
+    return fill(rng.permutation(len(sizes)), sizes, limits)
 
 
-def fill(order: Sequence[int], sizes: Sequence[int], limits: Limits) -> Groups:
+def fill(order: Sequence[int] | NDArray[np.int64], sizes: Sequence[int], limits: Limits) -> Groups:
     """Fill one group after another in this order, each until it is complete."""
     limits.check(sizes)
+    clients = np.asarray(order, dtype=np.int64)
+    if limits.min_examples is None and len(clients):  # then sizes do not matter
+        return Grouped.of(clients, limits.cut(len(clients)))
     groups: list[list[int]] = [[]]
     examples = 0
-    for client in order:
+    for client in clients.tolist():
         if groups[-1] and limits.complete(len(groups) - 1, len(groups[-1]), examples, len(order)):
             groups.append([])
             examples = 0
@@ -102,38 +194,42 @@ def finished(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> G
 
 def topped_up(groups: list[list[int]], sizes: Sequence[int], limits: Limits) -> Groups:
     """Groups that were filled side by side: while one is below `min_examples`, the smallest is given up and spread."""
-    while limits.min_examples is not None and len(groups) > 1:
-        groups = sorted(groups, key=lambda group: examples_of(group, sizes))
-        if examples_of(groups[0], sizes) >= limits.min_examples:
-            break
-        after = distribute([list(group) for group in groups[1:]], groups[0], sizes, limits)
-        if len(after) == len(groups):  # somebody found no room, so the small group has to stay
-            break
-        groups = after
-    return canonical(groups)
+    least = 0 if limits.min_examples is None else limits.min_examples
+    held = sorted(groups, key=lambda group: examples_of(group, sizes))
+    while len(held) > 1 and examples_of(held[0], sizes) < least:
+        smallest, others = held[0], held[1:]
+        if sum(max(limits.room(len(sizes)) - len(group), 0) for group in others) < len(smallest):
+            break  # somebody would find no room, so the small group has to stay
+        held = sorted(distribute(others, smallest, sizes, limits), key=lambda group: examples_of(group, sizes))
+    return canonical(held)
 
 
 def distribute(
-    groups: list[list[int]], left_over: Sequence[int], sizes: Sequence[int], limits: Limits
+    groups: list[list[int]],
+    left_over: Sequence[int],
+    sizes: Sequence[int],
+    limits: Limits,
 ) -> list[list[int]]:
     """Give every left-over client to the group with the fewest examples that has room for one more."""
-    room = sum(map(len, groups)) + len(left_over) if limits.max_clients is None else limits.max_clients
-    examples = [examples_of(group, sizes) for group in groups]
-    homeless = []
-    for client in left_over:
-        open_groups = [number for number, group in enumerate(groups) if len(group) < room]
-        if open_groups:
-            number = min(open_groups, key=examples.__getitem__)
-            groups[number].append(client)
-            examples[number] += sizes[client]
+    room = limits.room(len(sizes))
+    open_groups = [(examples_of(group, sizes), number) for number, group in enumerate(groups) if len(group) < room]
+    heapify(open_groups)
+    for place, client in enumerate(left_over):
+        if not open_groups:
+            return [*groups, list(left_over[place:])]
+        examples, number = open_groups[0]
+        groups[number].append(client)
+        if len(groups[number]) < room:
+            heapreplace(open_groups, (examples + sizes[client], number))
         else:
-            homeless.append(client)
-    return [*groups, homeless] if homeless else groups
+            heappop(open_groups)
+    return groups
 
 
-def joined(sizes: Sequence[int]) -> tuple[int, ...]:
+def joined(sizes: Sequence[int]) -> Integers | range:
     """The numbers of the clients that have joined: who has no examples has not."""
-    return tuple(client for client, size in enumerate(sizes) if size)
+    there = np.asarray(sizes) != 0
+    return range(len(sizes)) if there.all() else Integers.of(np.flatnonzero(there))
 
 
 def examples_of(group: Sequence[int], sizes: Sequence[int]) -> int:
@@ -141,6 +237,17 @@ def examples_of(group: Sequence[int], sizes: Sequence[int]) -> int:
     return sum(sizes[client] for client in group)
 
 
-def canonical(groups: Sequence[Sequence[int]]) -> Groups:
+def sizes_of(groups: Alone | Grouped, sizes: Sequence[int]) -> Integers:
+    """The examples of every group."""
+    mine = Integers.of(sizes)
+    if isinstance(groups, Alone):
+        return mine
+    return Integers.of(np.add.reduceat(mine.array[groups.members.array], groups.starts.array[:-1], dtype=np.int64))
+
+
+def canonical(groups: Sequence[Sequence[int]]) -> Grouped:
     """Clients in order inside a group, groups in the order of their first client: groups of one are the clients."""
-    return tuple(sorted(tuple(sorted(int(client) for client in group)) for group in groups))
+    if isinstance(groups, Grouped):
+        return groups
+    sizes = [len(group) for group in groups]
+    return Grouped.of(np.fromiter(chain.from_iterable(groups), dtype=np.int64, count=sum(sizes)), sizes)

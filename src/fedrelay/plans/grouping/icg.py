@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrelay.data.partitions.apportion import evenly
 from fedrelay.errors import within
 from fedrelay.plans.grouping.assignment import assign
 from fedrelay.plans.grouping.distances import Distance, Floats, as_points
 from fedrelay.plans.grouping.groups import Groups, Limits, canonical, examples_of, topped_up
 from fedrelay.plans.grouping.traits import Traits
+from fedrelay.types import LATER
 
 Labels = NDArray[np.int64]
+
+
+EXACT = 50_000
+"""Up to so many clients all are clustered together, unless `at_once` says otherwise."""
+AT_ONCE = 10_000
+"""With more, so many at a time."""
+MOST_CLUSTERS = 200
+"""Of clients that are not all clustered together; then a group takes several clients of each."""
 
 
 @dataclass(frozen=True)
@@ -26,41 +37,84 @@ class Icg:
     have more clients than there are groups. Those whom no group took, and those outside all clusters, are the left
     over: fewer than there are groups. Paper: in this round they do not train (`left_over` = "rest"); here they `join`
     the groups, one each, as in FedSeq journal 2024, Section III-B2.
+
+    Paper: all clients are clustered together. More than 50,000 are not: they are dealt at random into parts of about
+    10,000, and every part makes its share of the groups, by at most 200 clusters, of each of which a group takes
+    several clients if it is larger than that. So a group is as far from the mix of all as 10,000 random clients are, at
+    least. `at_once` says how many are clustered together, whatever their number.
     """
 
     iterations: int = 10
     left_over: Literal["join", "rest"] = "join"
+    at_once: int | None = field(default=None, metadata={LATER: True})
     needs: ClassVar[tuple[str, ...]] = ("euclidean", "cosine")
 
     def __post_init__(self) -> None:
         within("iterations", self.iterations, least=1)
+        if self.at_once is not None:
+            within("at_once", self.at_once, least=1)
 
     def __call__(
         self, traits: Traits, sizes: Sequence[int], distance: Distance, limits: Limits, rng: np.random.Generator, /
     ) -> Groups:
         limits.check(sizes)
-        count = limits.count(sizes)
+        count, clients = limits.count(sizes), len(sizes)
+        parts = self.parts(clients, count)
         points = as_points(traits.rows, distance)
-        order = rng.permutation(len(sizes))
-        depth = len(sizes) // count
-        clustered = depth * (len(sizes) // depth)
-        placed, left_over = order[:clustered], order[clustered:].tolist()
-        if depth == 1 or count == 1:  # clusters of everybody, or of one: any dealing is as good
-            members = placed.reshape(depth, -1)
-        else:
-            labels, _ = balanced_clusters(points[placed], depth, rng, self.iterations)
-            members = placed[np.argsort(labels, kind="stable")].reshape(depth, -1)
-        members = rng.permuted(members, axis=1)
-        members, more = members[:, :count], members[:, count:]
-        left_over += more.ravel().tolist()
-        groups = members.T.tolist() if limits.min_examples is None else dealt_evenly(members, sizes)
-        if self.left_over == "join":
-            # Fewer are left over than there are groups, so no group gets two; with a minimum to reach, the poorest do.
-            if limits.min_examples is not None:
-                groups.sort(key=lambda group: examples_of(group, sizes))
-            for group, client in zip(groups, left_over, strict=False):
-                group.append(client)
+        order = rng.permutation(clients)
+        most = None if self.exact(clients) else MOST_CLUSTERS
+        ends = np.concatenate([[0], np.cumsum(evenly(count, parts))])
+        known = None if limits.min_examples is None else sizes
+        groups: list[list[int]] = []
+        for first, last in pairwise(ends.tolist()):
+            some = order[clients * first // count : clients * last // count]
+            groups += self.made(points, some, last - first, rng, most=most, sizes=known)
         return canonical(groups) if limits.min_examples is None else topped_up(groups, sizes, limits)
+
+    def exact(self, clients: int) -> bool:
+        """Whether so many clients are clustered together, as in the paper."""
+        return clients <= (EXACT if self.at_once is None else self.at_once)
+
+    def parts(self, clients: int, groups: int) -> int:
+        """Into how many parts so many clients are dealt; each makes a group, or several."""
+        at_once = clients if self.exact(clients) else self.at_once or AT_ONCE
+        return min(-(-clients // at_once), groups)
+
+    def made(
+        self,
+        points: Floats,
+        clients: Labels,
+        count: int,
+        rng: np.random.Generator,
+        *,
+        most: int | None,
+        sizes: Sequence[int] | None,
+    ) -> list[list[int]]:
+        """So many groups of these clients, who are in random order, by at most so many clusters; with their `sizes`,
+        larger clients are dealt to poorer groups."""
+        depth = len(clients) // count
+        each = 1 if most is None else -(-depth // most)  # so many of every cluster are in a group
+        clusters = depth // each
+        clustered = clusters * (len(clients) // clusters)
+        placed, left_over = clients[:clustered], clients[clustered:].tolist()
+        if clusters == 1 or count == 1:  # clusters of everybody, or of one: any dealing is as good
+            members = placed.reshape(clusters, -1)
+        else:
+            labels, _ = balanced_clusters(points[placed], clusters, rng, self.iterations)
+            members = placed[np.argsort(labels, kind="stable")].reshape(clusters, -1)
+        members = rng.permuted(members, axis=1)
+        dealt, more = members[:, : count * each], members[:, count * each :]
+        left_over += more.ravel().tolist()
+        members = dealt.reshape(clusters * each, count)
+        groups = members.T.tolist() if sizes is None else dealt_evenly(members, sizes)
+        if self.left_over == "join":
+            # With one client of each cluster, fewer are left over than there are groups, so no group gets two; with a
+            # minimum to reach, the poorest do.
+            if sizes is not None:
+                groups.sort(key=lambda group: examples_of(group, sizes))
+            for number, client in enumerate(left_over):
+                groups[number % count].append(client)
+        return groups
 
 
 def dealt_evenly(members: Labels, sizes: Sequence[int]) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,10 +12,13 @@ from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.plans.grouping.distances import Floats
+from fedrelay.tasks import Task
 from fedrelay.types import Drop, Report, Survey, Trait, Tree
 
 BLOCK = 2**22
 """How many numbers of a wide matrix are turned into double precision at a time."""
+MOST_NUMBERS = 1 << 20
+"""Of a trait, or as many as the model has, if that is more: a server holds one of every client."""
 
 
 @dataclass(frozen=True)
@@ -39,43 +43,79 @@ class Traits:
 def gather(trait: Trait, survey: Survey, clients: int, rng: np.random.Generator) -> Traits:
     """Describe every client; those that fail are given a random place, and named."""
     trait.check(survey.task)
-    (collected,) = collect(survey(trait), clients)
+    (collected,) = collect(survey(trait), clients, most=longest(survey.task))
     return complete(trait, collected, survey.task.classes, rng)
 
 
 @dataclass
 class Collected:
-    """The vectors that came in, one row per client (None before the first), and why which clients have none."""
+    """The vectors that came in, one row per client (None if there are none), and why which clients have none."""
 
+    most: int = MOST_NUMBERS
+    """How long a vector may be."""
     rows: NDArray[np.float32] | None = None
     missing: dict[int, str] = field(default_factory=dict)
+    _told: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
-    def add(self, client: int, clients: int, vector: NDArray[np.float32]) -> None:
-        if self.rows is None:
-            self.rows = np.zeros((clients, len(vector)), dtype=np.float32)
-        if len(vector) != self.rows.shape[1]:
-            self.missing[client] = f"sent a trait of {len(vector)} numbers, the others {self.rows.shape[1]}"
-        elif not np.isfinite(vector).all():
+    def add(self, client: int, told: object) -> None:
+        if not isinstance(told, torch.Tensor) or told.dim() != 1 or told.is_complex() or not len(told):
+            self.missing[client] = "sent no vector as its trait"
+        elif len(told) > self.most:
+            self.missing[client] = f"sent a trait of {len(told):,} numbers, and {self.most:,} are the most"
+        elif not np.isfinite(vector := np.array(told.float().cpu().numpy())).all():
             self.missing[client] = "sent a trait that is not finite (a smaller lr may help)"
         else:
-            self.rows[client] = vector
+            self._told[client] = vector
+
+    def settle(self, clients: int) -> None:
+        """Put into rows what is as long as most vectors are (of two lengths as common, the first client's): nobody
+        alone decides for the others."""
+        if not self._told:
+            return
+        ((width, _),) = Counter(map(len, self._told.values())).most_common(1)
+        self.rows = np.zeros((clients, width), dtype=np.float32)
+        for client in list(self._told):
+            vector = self._told.pop(client)  # all of them twice may be too much
+            if len(vector) == width:
+                self.rows[client] = vector
+            else:
+                self.missing[client] = f"sent a trait of {len(vector)} numbers, most others {width}"
+        self.missing = dict(sorted(self.missing.items()))
 
 
-def collect(found: Iterator[Report | Drop], clients: int, keys: Sequence[str] = ("trait",)) -> list[Collected]:
-    """The vectors of these names in what every client sends, as they come in."""
-    result = [Collected() for _ in keys]
+def collect(
+    found: Iterator[Report | Drop], clients: int, keys: Sequence[str] = ("trait",), *, most: int = MOST_NUMBERS
+) -> list[Collected]:
+    """The vectors of these names in what every client sends, none longer than `most`."""
+    result = [Collected(most) for _ in keys]
     for client, report in enumerate(found):
         for key, one in zip(keys, result, strict=True):
             if isinstance(report, Drop):
                 one.missing[client] = report.reason
             else:
-                one.add(client, clients, report.uplink[key].numpy())
+                one.add(client, report.uplink.get(key))
+    for one in result:
+        one.settle(clients)
     return result
+
+
+def longest(task: Task) -> int:
+    """How many numbers a trait may have: as many as the model, and never few."""
+    return max(task.layout.size, MOST_NUMBERS)
+
+
+def without_negatives(trait: Trait, collected: Collected) -> dict[int, str]:
+    """Who is missing, with those who tell less than nothing where something is counted or shared out."""
+    rows, missing = collected.rows, collected.missing
+    if rows is None or trait.kind not in ("counts", "shares"):
+        return missing
+    negative = dict.fromkeys(np.flatnonzero((rows < 0).any(axis=1)).tolist(), "sent a trait with numbers below zero")
+    return dict(sorted({**missing, **negative}.items()))
 
 
 def complete(trait: Trait, collected: Collected, classes: int, rng: np.random.Generator) -> Traits:
     """What came in, in the form that groupers take: fewer numbers where the trait says so, and nobody left out."""
-    rows, missing = collected.rows, collected.missing
+    rows, missing = collected.rows, without_negatives(trait, collected)
     if rows is None or len(missing) == len(rows):
         raise RunFailed(f"no client could be described: {reasons(missing)}")
     clients = len(rows)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
 from operator import index
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from fedrelay.errors import BadInput, within
 from fedrelay.plans.grouping.groups import Groups
+from fedrelay.system.sequences import Integers
 from fedrelay.types import Outcome, Survey, Tree
 
+T = TypeVar("T")
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -147,7 +150,7 @@ def share(fraction: float, total: int) -> int:
     return max(int(fraction * total + 1e-9), 1)
 
 
-def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
+def checked(sizes: Sequence[int], count: int) -> Integers:
     """The sizes as whole numbers; what no scheme can draw from is refused."""
     if not isinstance(count, Integral):
         raise BadInput(f"the number of draws must be a whole number, not {count!r}")
@@ -159,7 +162,7 @@ def checked(sizes: Sequence[int], count: int) -> tuple[int, ...]:
         raise BadInput(f"{count} draws from {len(sizes)} clients or groups: at most {len(sizes)} works")
     known = sums(sizes)
     if known.smallest < 1:
-        place = next(place for place, size in enumerate(known.sizes) if size < 1)
+        place = int(np.argmax(known.sizes.array < 1))
         raise BadInput(f"client or group {place} has no examples, so it cannot be drawn by size: leave it out")
     if known.total >= 2**63:
         raise BadInput(f"the sizes add up to {known.total} examples: below 2^63 works")
@@ -170,37 +173,52 @@ class Sums(NamedTuple):
     """What draws need of the sizes of all candidates together, found once: a round must not take longer because there
     are more clients."""
 
-    sizes: tuple[int, ...]
-    """The sizes themselves, as Python's whole numbers, which do not overflow as an array's do."""
+    sizes: Integers
     total: int
     squares: int
     smallest: int
     largest: int
 
 
-_KNOWN: dict[int, tuple[Sequence[int], Sums]] = {}
+_KNOWN: dict[tuple[int, Hashable], tuple[Sequence[int], Any]] = {}
+MOST_KNOWN = 8
 
 
-def sums(sizes: Sequence[int]) -> Sums:
-    """The sums; those of the last few tuples are kept, and known again by being the same object."""
-    known = _KNOWN.get(id(sizes))
-    if known is not None and known[0] is sizes:
-        return known[1]
-    whole = whole_numbers(sizes)
-    squares = sum(size * size for size in whole)
-    found = Sums(whole, sum(whole), squares, min(whole, default=0), max(whole, default=0))
-    if isinstance(sizes, tuple):  # it cannot change
-        while len(_KNOWN) >= 8:
+def once(sizes: Sequence[int], what: Hashable, find: Callable[[], T]) -> T:
+    """What is found of sizes that cannot change; of the last few it is kept, and they are known again by being the same
+    object."""
+    if not isinstance(sizes, tuple | Integers):
+        return find()
+    known = _KNOWN.get((id(sizes), what))
+    if known is None or known[0] is not sizes:
+        while len(_KNOWN) >= MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[id(sizes)] = sizes, found
+        known = _KNOWN[id(sizes), what] = sizes, find()
+    found: T = known[1]
     return found
 
 
-def whole_numbers(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Whatever holds whole numbers (a list, an array) as a tuple of them; anything else is refused."""
-    if isinstance(sizes, tuple) and all(type(size) is int for size in sizes):
+def sums(sizes: Sequence[int]) -> Sums:
+    """The sums over all sizes."""
+    return once(sizes, "sums", partial(_sums, sizes))
+
+
+def _sums(sizes: Sequence[int]) -> Sums:
+    whole = whole_numbers(sizes)
+    array = whole.array
+    smallest, largest = (int(array.min()), int(array.max())) if len(whole) else (0, 0)
+    fits = max(abs(smallest), largest) ** 2 * len(whole) < 2**63
+    squares = int(np.square(array, dtype=np.int64).sum()) if fits else sum(size * size for size in whole)
+    return Sums(whole, whole.total, squares, smallest, largest)
+
+
+def whole_numbers(sizes: Sequence[int]) -> Integers:
+    """Whatever holds whole numbers (a list, an array); anything else is refused."""
+    if isinstance(sizes, Integers):
         return sizes
     try:
-        return tuple(map(index, sizes))
-    except TypeError:
-        raise BadInput(f"sizes must be whole numbers of examples, not {str(sizes)[:60]}") from None
+        return Integers.of(
+            sizes if isinstance(sizes, np.ndarray) and sizes.dtype.kind in "iu" else [*map(index, sizes)]
+        )
+    except (TypeError, OverflowError):
+        raise BadInput(f"sizes must be whole numbers of examples below 2^63, not {str(sizes)[:60]}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from fedrelay import seeds
 from fedrelay.errors import BadInput, within
 from fedrelay.plans.background import in_thread
-from fedrelay.plans.grouping.groups import Groups
+from fedrelay.plans.grouping.groups import Alone, Groups
 from fedrelay.plans.sampling.sampler import NOTHING, Sampler, checked
 from fedrelay.plans.sampling.urns import Urns, Whole, by_clusters
-from fedrelay.plans.sampling.ward import Rows, Similarity, published_ward, ward
-from fedrelay.types import Outcome, Survey, Tree, Vector
+from fedrelay.plans.sampling.ward import FARTHEST, KINDS, Rows, Similarity, published_ward, ward
+from fedrelay.types import LATER, Outcome, Survey, Tree, Vector
 
 When = Literal["beside", "after"]
 Variant = Literal["paper", "published"]
+MOST_NUMBERS = 1024
+"""More are kept of nobody where there are very many clients."""
 CHOICES = {"similarity": get_args(Similarity), "when": get_args(When), "variant": get_args(Variant)}
 
 
@@ -43,6 +45,10 @@ class BySimilarity(Sampler):
     `sketch` keeps only so many numbers of a gradient, a random projection, for arccos and L2. Its standard error is
     about (1 − cos²) / √sketch of a cosine, and a share 1 / √(2 · sketch) of an L2 distance.
 
+    Paper: Ward's clustering of all clients. More than 10,000 clients or groups are put into 1,000 kinds first, by
+    k-means, and Ward's clustering joins those, in which a kind counts as all it has. `kinds` says how many, whatever
+    the number of clients. Then a sketch is needed too, unless the model is small.
+
     `variant` = "published" clusters as the authors' code does, for comparison.
     """
 
@@ -50,6 +56,7 @@ class BySimilarity(Sampler):
     when: When = "beside"
     sketch: int | None = None
     variant: Variant = "paper"
+    kinds: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         for name, words in CHOICES.items():
@@ -62,6 +69,16 @@ class BySimilarity(Sampler):
             if self.similarity == "l1":
                 raise BadInput("a sketch keeps angles and L2 distances, not L1: use arccos or l2, or sketch = none")
 
+        if self.kinds is not None:
+            within("kinds", self.kinds, least=2)
+            self.check_kinds("kinds are means of clients")
+
+    def check_kinds(self, why: str) -> None:
+        """Refuse what kinds cannot do."""
+        if self.similarity == "l1" or self.variant == "published":
+            what = "L1 distances" if self.similarity == "l1" else 'variant = "published"'
+            raise BadInput(f"{what} cannot be had by similarity here ({why}): take arccos or l2 as the paper has it")
+
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
         """From the tree in the memo; without one nothing is known yet, and everybody is alike."""
         known = checked(sizes, count)
@@ -69,6 +86,13 @@ class BySimilarity(Sampler):
         return by_clusters(tree, known, count)
 
     def init(self, survey: Survey, /) -> Tree:
+        clients, numbers = len(survey.names), survey.task.layout.size
+        if clients > FARTHEST and self.sketch is None and numbers > MOST_NUMBERS:
+            raise BadInput(
+                f"by_similarity keeps {numbers:,} numbers of every client that took part: "
+                f"{clients * numbers * 4e-9:,.1f} GB when all {clients:,} have; say sketch = 256, which keeps cosines "
+                "to about 0.06"
+            )
         return {"gradients": {}, "last": {}, "made": 0}
 
     def begin(self, memo: Tree, groups: Groups, /) -> tuple[Tree, Future[torch.Tensor] | None]:
@@ -97,6 +121,7 @@ class BySimilarity(Sampler):
 
     def kept(self, gradient: Vector) -> Vector:
         """What is remembered of a gradient."""
+        gradient = gradient.cpu()  # what plans remember is in main memory
         if self.sketch is None or self.sketch >= len(gradient):
             return gradient
         buckets, signs = projection(len(gradient), self.sketch)
@@ -104,11 +129,19 @@ class BySimilarity(Sampler):
 
     def tree(self, memo: Tree, groups: Groups, *, elsewhere: bool = False) -> torch.Tensor:
         """Who is alike among these groups, from the gradients in the memo."""
-        places = [place for place, group in enumerate(groups) if any(client in memo["last"] for client in group)]
-        rows = represented([groups[place] for place in places], memo["last"], memo["gradients"])
+        count, last = len(groups), memo["last"]
+        if isinstance(groups, Alone):
+            places = sorted(last)
+        else:
+            places = [place for place, group in enumerate(groups) if any(client in last for client in group)]
+        rows = represented([groups[place] for place in places], last, memo["gradients"])
+        kinds = self.kinds
+        if kinds is None and count > FARTHEST:
+            self.check_kinds(f"all distances of every two are known for {FARTHEST:,} at most, and there are {count:,}")
+            kinds = KINDS
         if self.variant == "published":
-            return torch.from_numpy(published_ward(rows, places, len(groups), self.similarity))
-        return torch.from_numpy(ward(rows, places, len(groups), self.similarity, elsewhere=elsewhere))
+            return torch.from_numpy(published_ward(rows, places, count, self.similarity))
+        return torch.from_numpy(ward(rows, places, count, self.similarity, kinds=kinds, elsewhere=elsewhere))
 
 
 def represented(groups: Sequence[Sequence[int]], last: Mapping[int, int], gradients: Mapping[int, Vector]) -> Rows:

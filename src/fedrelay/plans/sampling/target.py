@@ -12,7 +12,8 @@ from fedrelay.errors import BadInput
 from fedrelay.plans.grouping.groups import Groups
 from fedrelay.plans.sampling.sampler import NOTHING, Sampler
 from fedrelay.plans.sampling.urns import Urns, by_clusters
-from fedrelay.plans.sampling.ward import ward
+from fedrelay.plans.sampling.ward import FARTHEST, KINDS, ward
+from fedrelay.tasks import Task
 from fedrelay.types import NOT_JOINED, Baton, Drop, Report, Result, Survey, Tree, Visit, Work
 
 
@@ -23,6 +24,9 @@ class Census(Work):
     @property
     def reads_model(self) -> bool:
         return False
+
+    def specimen(self, task: Task, /) -> Tree:
+        return {"classes": torch.empty(task.classes, dtype=torch.int64, device="meta")}
 
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         labels = visit.client.examples.labels[visit.client.rows.numpy()]
@@ -36,7 +40,7 @@ class Target(Sampler):
     must tell how many examples of which class it has, so it is a reference, not something to deploy.
 
     Paper: only clients of one class are considered; with mixed ones, Ward's clustering of the class shares takes the
-    place of that of the gradients.
+    place of that of the gradients. More than 10,000 clients or groups are put into 1,000 kinds first, as there.
     """
 
     def distributions(self, sizes: Sequence[int], count: int, memo: Tree = NOTHING) -> Urns:
@@ -62,5 +66,6 @@ class Target(Sampler):
             return memo, None
         counts = np.array([memo["classes"][list(group)].sum(dim=0).numpy() for group in groups], dtype=np.float64)
         shares = counts / counts.sum(axis=1, keepdims=True)
-        tree = torch.from_numpy(ward(shares, range(len(groups)), len(groups), "l2"))
+        kinds = KINDS if len(groups) > FARTHEST else None
+        tree = torch.from_numpy(ward(shares, range(len(groups)), len(groups), "l2", kinds=kinds))
         return {**memo, "groups": groups, "tree": tree}, None

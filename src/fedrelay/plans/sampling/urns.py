@@ -8,19 +8,20 @@ equalities between whole numbers, which no rounding can break.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrelay.plans.sampling.sampler import Draw, checked
+from fedrelay.plans.sampling.sampler import Draw, checked, once, sums
+from fedrelay.system.sequences import Integers
 
 Whole = NDArray[np.int64]
-Tickets = dict[int, int]
-"""How many tickets of one urn are whose."""
+Tickets = tuple[Whole, Whole]
+"""Who has tickets, one after another, and how many; those of very many examples are Python's own whole numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,8 @@ class Urn:
     ends: Whole
 
     @classmethod
-    def of(cls, tickets: Tickets) -> Urn:
-        owners = np.fromiter(tickets, dtype=np.int64, count=len(tickets))
-        return cls(owners, np.cumsum(np.fromiter(tickets.values(), dtype=np.int64, count=len(tickets))))
+    def of(cls, owners: Whole, tickets: Whole) -> Urn:
+        return cls(owners, np.cumsum(tickets.astype(np.int64)))
 
     @cached_property
     def tickets(self) -> Whole:
@@ -91,43 +91,46 @@ class Urns:
     @cached_property
     def variance(self) -> float:
         """The sum of all variances, in double precision."""
-        return float(sum(np.sum(share * (1 - share)) for share in self._shares)) / len(self.urns) ** 2
+        return float(sum(np.sum(share * (1 - share)) for share in self._shares())) / len(self.urns) ** 2
 
     @cached_property
     def distinct(self) -> float:
         """How many different clients are expected in a draw: the sum of all chances, in double precision."""
         missed = np.ones(self.clients)
-        for urn, share in zip(self.urns, self._shares, strict=True):
+        for urn, share in zip(self.urns, self._shares(), strict=True):
             missed[urn.owners] *= 1 - share
         return float(np.sum(1 - missed))
 
-    @property
-    def _shares(self) -> list[NDArray[np.float64]]:
-        return [urn.tickets / self.total for urn in self.urns]
+    def _shares(self) -> Iterator[NDArray[np.float64]]:
+        """Of each urn, one after another: all at once may be more than memory holds."""
+        before: Urn | None = None
+        for urn in self.urns:
+            if urn is not before:
+                before, share = urn, urn.tickets / self.total
+            yield share
 
 
 def multinomial(sizes: Sequence[int], count: int) -> Urns:
     """The same urn `count` times, everybody with the tickets of their size: MD sampling (Li et al. 2018)."""
-    return _multinomial(checked(sizes, count), int(count))
+    known, count = checked(sizes, count), int(count)
+    return once(sizes, ("md", count), partial(_multinomial, known, count))
 
 
-@lru_cache(maxsize=8)
-def _multinomial(sizes: tuple[int, ...], count: int) -> Urns:
-    return Urns(len(sizes), sum(sizes), (Urn.of(dict(enumerate(sizes))),) * count)
+def _multinomial(sizes: Integers, count: int) -> Urns:
+    return Urns(len(sizes), sums(sizes).total, (Urn.of(np.arange(len(sizes)), sizes.array),) * count)
 
 
 def by_size(sizes: Sequence[int], count: int) -> Urns:
     """Fill one urn after another, large clients first (clustered sampling 2021, Alg. 1)."""
-    return _by_size(checked(sizes, count), int(count))
+    known, count = checked(sizes, count), int(count)
+    return once(sizes, ("by size", count), partial(_by_size, known, count))
 
 
-@lru_cache(maxsize=8)
-def _by_size(sizes: tuple[int, ...], count: int) -> Urns:
+def _by_size(sizes: Integers, count: int) -> Urns:
     own, rest, total = set_apart(sizes, count)
-    order = sorted(range(len(sizes)), key=lambda client: -sizes[client])
-    urns: list[Tickets] = [{} for _ in range(count - len(own))]
-    pour(urns, [(client, rest[client]) for client in order], total)
-    return Urns(len(sizes), total, tuple(Urn.of(tickets) for tickets in (*own, *urns)))
+    order = np.argsort(-sizes.array, kind="stable")
+    urns = poured([np.empty(0, dtype=np.int64)] * (count - len(own)), order, rest, total)
+    return Urns(len(sizes), total, tuple(Urn.of(*tickets) for tickets in (*own, *urns)))
 
 
 def by_clusters(tree: Whole, sizes: Sequence[int], count: int) -> Urns:
@@ -135,41 +138,46 @@ def by_clusters(tree: Whole, sizes: Sequence[int], count: int) -> Urns:
 
     `tree` has one row per merge, the two nodes that become one; nodes below n are clients, node n + j is row j.
     """
-    sizes, count = checked(sizes, count), int(count)
-    own, rest, total = set_apart(sizes, count)
-    clusters = heaviest_first(cut(tree, rest, total), rest)
-    urns: list[Tickets] = [{client: rest[client] for client in cluster} for cluster in clusters[: count - len(own)]]
+    known, count = checked(sizes, count), int(count)
+    own, rest, total = set_apart(known, count)
+    masses = rest.tolist()
+    clusters = [np.array(cluster) for cluster in heaviest_first(cut(tree, masses, total), masses)]
+    whole, others = clusters[: count - len(own)], clusters[count - len(own) :]
     # Paper: line 6 leaves the order open; cluster after cluster keeps alike clients in one urn as far as there is room.
-    pour(urns, [(client, rest[client]) for cluster in clusters[count - len(own) :] for client in cluster], total)
-    return Urns(len(sizes), total, tuple(Urn.of(tickets) for tickets in (*own, *urns)))
+    urns = poured(whole, np.concatenate([np.empty(0, dtype=np.int64), *others]), rest, total)
+    return Urns(len(known), total, tuple(Urn.of(*tickets) for tickets in (*own, *urns)))
 
 
-def set_apart(sizes: Sequence[int], count: int) -> tuple[list[Tickets], list[int], int]:
+def set_apart(sizes: Integers, count: int) -> tuple[list[Tickets], Whole, int]:
     """Urns that belong to one client alone, ⌊m p_i⌋ of client i; the tickets left to each, fewer than an urn holds; and
     what an urn holds (proof of Theorem 3, and the end of Section 5)."""
-    total = sum(sizes)
-    own: list[Tickets] = []
-    rest = []
-    for client, size in enumerate(sizes):
-        whole, left = divmod(count * size, total)
-        own += [{client: total}] * whole
-        rest.append(left)
-    return own, rest, total
+    total = sums(sizes).total
+    tickets = sizes.array.astype(np.int64 if count * total < 2**63 else object) * count
+    whole, rest = tickets // total, tickets % total
+    holders = np.repeat(np.arange(len(sizes)), whole.astype(np.int64))
+    return [(np.array([client]), np.array([total])) for client in holders.tolist()], rest, total
 
 
-def pour(urns: Sequence[Tickets], tickets: Iterable[tuple[int, int]], total: int) -> None:
-    """Put tickets into the first urn that has room, in this order; who does not fit goes on in the next."""
-    place = 0
-    room = total - sum(urns[0].values()) if urns else 0
-    for client, left in tickets:
-        while left:
-            while not room:
-                place += 1
-                room = total - sum(urns[place].values())
-            put = min(left, room)
-            urns[place][client] = put
-            left -= put
-            room -= put
+def poured(clusters: Sequence[Whole], others: Whole, tickets: Whole, total: int) -> list[Tickets]:
+    """An urn for every cluster; the tickets of the others go into the first one that has room, in this order, and who
+    does not fit goes on in the next."""
+    room = np.array([total - sum(tickets[cluster].tolist()) for cluster in clusters], dtype=tickets.dtype)
+    ends_of_urns, ends_of_others = np.cumsum(room), np.cumsum(tickets[others])
+    # Urns and clients side by side: every piece between two ends belongs to one urn and one client.
+    ends = np.sort(np.concatenate([ends_of_others, ends_of_urns]), kind="stable")  # two that are sorted: a merge
+    ends = ends[np.diff(ends, prepend=0) > 0]
+    starts = np.concatenate([ends[:0], [0], ends[:-1]])[: len(ends)]
+    urn_of = np.searchsorted(ends_of_urns, starts, side="right")
+    owners = others[np.searchsorted(ends_of_others, starts, side="right")]
+    cuts = np.searchsorted(urn_of, np.arange(len(clusters) + 1))
+    pieces = ends - starts
+    return [
+        (
+            np.concatenate([cluster, owners[cuts[number] : cuts[number + 1]]]),
+            np.concatenate([tickets[cluster], pieces[cuts[number] : cuts[number + 1]]]),
+        )
+        for number, cluster in enumerate(clusters)
+    ]
 
 
 def cut(tree: Whole, masses: Sequence[int], most: int) -> list[list[int]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from fedrelay.plans.background import in_process
+from fedrelay.plans.sampling.kinds import tree_of_kinds
 from fedrelay.plans.sampling.urns import Whole
 
 # SciPy is imported where it is used, because that takes a quarter of a second.
@@ -24,19 +25,35 @@ WIDE = 4096
 make than the distances take to compute."""
 MANY = 2000
 """Beyond so many, Ward's clustering takes long enough to be given a process of its own."""
+FARTHEST = 10_000
+"""Beyond so many, there is no room for the distances of every two of them."""
+KINDS = 1000
+"""Into so many kinds they are put then."""
 
 
-def ward(rows: Rows, places: Sequence[int], count: int, similarity: Similarity, *, elsewhere: bool = False) -> Whole:
+def ward(
+    rows: Rows,
+    places: Sequence[int],
+    count: int,
+    similarity: Similarity,
+    *,
+    kinds: int | None = None,
+    elsewhere: bool = False,
+) -> Whole:
     """The tree over `count` candidates, of which those at `places` are described by `rows` and the others by zeros.
 
-    One row per merge, the two nodes that become one: leaves are 0 to count − 1, row j makes node count + j.
-    `elsewhere` has a large clustering made in a process of its own; the result is the same.
+    One row per merge, the two nodes that become one: leaves are 0 to count − 1, row j makes node count + j. With a
+    number of `kinds`, candidates are put into so many kinds first, of which the tree is made. `elsewhere` has a large
+    clustering made in a process of its own; the result is the same.
     """
     if count == 1:
         return np.empty((0, 2), dtype=np.int64)
     rows, seen = without_zeros(rows, places)
     if not seen:  # nobody differs from anybody: one after another
         return np.column_stack([np.r_[0, count : 2 * count - 2], np.arange(1, count)])
+    if kinds is not None and similarity != "l1":  # which is refused with kinds
+        with threadpool_limits(1, user_api="blas"):
+            return tree_of_kinds(np.array(rows, dtype=np.float32), np.array(seen), count, similarity, kinds)
     order = np.array([*seen, *sorted(set(range(count)) - set(seen))])
     # One thread: so the bits do not depend on the machine's cores, of which the training needs the others.
     with threadpool_limits(1, user_api="blas"):

@@ -131,7 +131,7 @@ def plain(made: Made, class_names: Sequence[str]) -> dict[str, Any]:
         "cpd_mean": made.apart_mean,
         "cpd_box": None if made.box is None else asdict(made.box),
         "seconds": made.seconds,
-        "groups": made.groups,
+        "groups": list(made.groups),
         "classes": classes,
         "counts": counts[:MOST_GROUPS].tolist(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rich.progress import Progress
 from fedrelay import config, seeds
 from fedrelay.errors import RunFailed
 from fedrelay.plans import Groups, Traits
-from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, reasons, similarity
+from fedrelay.plans.grouping.traits import collect, complete, components, inner_products, longest, reasons, similarity
 from fedrelay.report.progress import Watched, bars
 from fedrelay.runs.measures import Box, balance_ratio, class_distances, covered_classes, group_counts
 from fedrelay.runs.surveys import ClientSurvey
@@ -71,7 +71,7 @@ class Findings:
     """All that the laboratory found."""
 
     source: str
-    sizes: tuple[int, ...]
+    sizes: Sequence[int]
     class_names: tuple[str, ...]
     clients_box: Box | None
     """How far the class mixes of two clients are apart."""
@@ -143,7 +143,8 @@ def learn_traits(traits: Mapping[str, Trait], survey: ClientSurvey, clients: int
         trait.check(survey.task)
     parts = tuple(trait for trait in traits.values() if isinstance(trait, ClassifierWeights | Confidence))
     keys = [f"trait{number}" for number in range(len(parts))] or ["trait"]
-    found = collect(survey(SeveralTraits(parts) if parts else next(iter(traits.values()))), clients, keys)
+    work = SeveralTraits(parts) if parts else next(iter(traits.values()))
+    found = collect(survey(work), clients, keys, most=longest(survey.task))
     return {
         name: complete(trait, collected, survey.task.classes, seeds.rng(seed, "laboratory", name))
         for (name, trait), collected in zip(traits.items(), found, strict=True)
@@ -153,14 +154,14 @@ def learn_traits(traits: Mapping[str, Trait], survey: ClientSurvey, clients: int
 def class_counts(survey: ClientSurvey, clients: int) -> Counts:
     """What every client has of each class (of each token of a text): the truth that groupings are measured by."""
     ClassHistogram().check(survey.task)
-    (found,) = collect(survey(ClassHistogram()), clients)
+    (found,) = collect(survey(ClassHistogram()), clients, most=longest(survey.task))
     if found.rows is None or found.missing:
         raise RunFailed(f"not every client's classes can be counted: {reasons(found.missing)}")
     return found.rows.astype(np.int64)
 
 
 def build(
-    request: Request, known: Mapping[str, Traits], counts: Counts, sizes: tuple[int, ...], seed: int, progress: Progress
+    request: Request, known: Mapping[str, Traits], counts: Counts, sizes: Sequence[int], seed: int, progress: Progress
 ) -> tuple[Made, ...]:
     """Every combination, `repeats` times with other random numbers but the same traits."""
     combinations = request.combinations()
@@ -211,7 +212,7 @@ def apart(counts: Counts) -> Box | None:
 def pretrained(epochs: int, survey: ClientSurvey, counts: Counts, local: Work) -> Pretrained:
     """Let every client train alone, and compare the models (FedSeq 2022, Sections IV-B1 and IV-B2)."""
     work = ClassifierWeights("model", epochs=epochs).trained_like(local)
-    (found,) = collect(survey(work), len(counts))
+    (found,) = collect(survey(work), len(counts), most=longest(survey.task))
     kept = np.setdiff1d(np.arange(len(counts)), list(found.missing))
     if found.rows is None or len(kept) < 2:
         raise RunFailed(f"after {epochs} epochs alone there are no two models to compare: {reasons(found.missing)}")
