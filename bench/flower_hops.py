@@ -1,12 +1,14 @@
 """What a hop takes over Flower: an empty Flower app and ours in turn, on one SuperLink with two SuperNodes.
 
-Both carry as many bytes, one message at a time; Flower's settings are its defaults, but that it installs nothing.
+Both carry as many bytes, one message at a time, with the same pauses; Flower's settings are its defaults, but that it
+installs nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from fedrelay.cli.main import main
 
 BIN = Path(sys.executable).parent
 ECHO = Path(__file__).with_name("flower-echo")
+PAUSED = "paused.py"
 NAMES = ("north", "south")
 PATIENCE = 900.0
 
@@ -30,6 +33,10 @@ def flower_hops(folder: Path, experiment: str, rounds: int) -> tuple[list[float]
     words = ["--clients", ",".join(NAMES), "--out", str(out), "--set", "data.clients=2", "--set", "algorithm.groups=1"]
     if main(["flower", "init", str(path), str(app), *words]):
         raise SystemExit("the app could not be written")
+    shutil.copy(ECHO / PAUSED, app)
+    project = (app / "pyproject.toml").read_text(encoding="utf-8")
+    project = project.replace("fedrelay.remote.flower.server:app", f"{Path(PAUSED).stem}:app")
+    (app / "pyproject.toml").write_text(project, encoding="utf-8")
     with federation(folder) as run:
         empty = echoed(run, folder / "before.json", rounds)
         run(app)

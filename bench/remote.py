@@ -7,6 +7,7 @@ with the same certificates that carries one byte, and as many as a hop, there an
     python bench/remote.py --rounds 20 --page docs/deploy.md
     python bench/remote.py --rounds 10 --delay 40      # as at a distance of 40 ms there and back (Linux)
     python bench/remote.py --flower                    # also over Flower, beside an empty Flower app (minutes)
+    python bench/remote.py --flower only               # over Flower alone
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import distance
 from flower_hops import flower_hops
@@ -33,8 +34,9 @@ from fedrelay.studies.marks import filled
 INSIDE = "FEDRELAY_AT_A_DISTANCE"
 """Set where the network is our own."""
 CLIENTS = tuple(f"site{number}" for number in range(8))
-FLOWER_ROUNDS = 4
+FLOWER_ROUNDS = 10
 """Rounds of two hops each over Flower, some seconds a hop."""
+ALSO, ONLY = "also", "only"
 FILE = """
 rounds = ROUNDS
 seed = 1
@@ -61,18 +63,21 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--delay", type=float, default=0.0, help="milliseconds there and back; 0: loopback")
-    options.add_argument("--flower", action="store_true", help="also over Flower, beside an empty Flower app")
+    beside = "also over Flower, beside an empty Flower app; `only`: over nothing else"
+    options.add_argument("--flower", nargs="?", const=ALSO, choices=(ALSO, ONLY), help=beside)
+    options.add_argument("--flower-rounds", type=int, default=FLOWER_ROUNDS, help="of two hops each")
     options.add_argument("--page", type=Path, help="the document that gets the table")
     asked = options.parse_args()
     if asked.delay and INSIDE not in os.environ:  # a network of our own, in which nobody else is delayed
         os.execvpe("unshare", ["unshare", "-Urn", sys.executable, *sys.argv], os.environ | {INSIDE: "1"})
     with tempfile.TemporaryDirectory(prefix="fedrelay-hops-") as name, line(asked.delay) as ends:
-        table = measured(Path(name), asked.rounds, ends)
-        flower = over_flower(Path(name)) if asked.flower else ""
-    print(table, flower, sep="\n\n")
+        place, found = f"hops at {asked.delay:g} ms" if asked.delay else "hops", dict[str, str]()
+        if asked.flower != ONLY:
+            found[place] = measured(Path(name), asked.rounds, ends)
+        if asked.flower:
+            found["hops over Flower"] = over_flower(Path(name), asked.flower_rounds)
+    print(*found.values(), sep="\n\n")
     if asked.page is not None:
-        place = f"hops at {asked.delay:g} ms" if asked.delay else "hops"
-        found = {place: table, **({"hops over Flower": flower} if flower else {})}
         asked.page.write_text(filled(asked.page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
@@ -119,17 +124,17 @@ def measured(folder: Path, rounds: int, ends: Ends) -> str:
     return markdown_table(["", "median, ms", "from, to"], rows) + "\n\n" + about
 
 
-def over_flower(folder: Path) -> str:
+def over_flower(folder: Path, rounds: int) -> str:
     """What hops take over Flower, ours and those of an empty app, as a table."""
     before = os.getloadavg()[0]
-    ours, empty = flower_hops(folder, FILE.replace("ROUNDS", str(1 + FLOWER_ROUNDS)), FLOWER_ROUNDS)
+    ours, empty = flower_hops(folder, FILE.replace("ROUNDS", str(1 + rounds)), rounds)
     found = {"**a hop over Flower, beside training**": ours, "a hop of an empty Flower app": empty}
-    rows = [[text, f"{1e3 * median(values):.0f}", spread(values)] for text, values in found.items()]
+    rows = [[text, f"{1e3 * mean(values):.0f}", spread(values)] for text, values in found.items()]
     about = (
         f"{len(ours)} hops of ours, {len(empty)} of the empty app, half of them before and half after, two SuperNodes, "
-        f"a load of {before:.1f} before the run. Ours take {median(ours) / median(empty):.2f} times as long."
+        f"a load of {before:.1f} before the run. Ours take {mean(ours) / mean(empty):.2f} times as long."
     )
-    return markdown_table(["", "median, ms", "from, to"], rows) + "\n\n" + about
+    return markdown_table(["", "mean, ms", "from, to"], rows) + "\n\n" + about
 
 
 def parts(

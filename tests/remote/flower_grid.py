@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import tomllib
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+from scenes import NAMES
 
-from fedrelay.remote.flower import client
+from fedrelay import config
+from fedrelay.errors import DroppedClients
+from fedrelay.remote.flower import client, server, wire
 from fedrelay.remote.flower.records import unpacked
 from fedrelay.remote.flower.resident import Attendant
 
 NODE_UNAVAILABLE, APP_RAISED = 5, 2
+RUN = 71
+"""Flower's number of the run."""
 
 
 @dataclass
@@ -46,7 +56,7 @@ class Grid1(Grid):
             yield identity
 
     def _answered(self, node: int, message: Message) -> Message:
-        context = Context(1, node, self.configs[node], RecordDict(), self.settings)
+        context = Context(RUN, node, self.configs[node], RecordDict(), self.settings)
         return client.app(message, context)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -76,3 +86,60 @@ def at_once(monkeypatch) -> None:
         return Attendant(node).answer(parcel)
 
     monkeypatch.setattr(client, "asked", asked)
+
+
+FILE = """
+rounds = 3
+seed = 1
+[data]
+name = "digits"
+clients = 4
+partition = { name = "dirichlet", alpha = 0.5 }
+[model]
+name = "mlp"
+hidden = [16]
+[algorithm]
+name = "fedseq+scaffold"
+groups = 2
+[local]
+lr = 0.1
+batch = 16
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    at_once(monkeypatch)
+    monkeypatch.setattr(wire, "LOOK", 0.0)
+    monkeypatch.setattr(wire, "POLL", 0.001)
+    monkeypatch.setattr(logging.getLogger("fedrelay"), "propagate", True)
+
+
+def tables(text: str = FILE) -> config.Tables:
+    return tomllib.loads(text)
+
+
+def expected(told: config.Tables, folder: Path) -> str:
+    recorder = config.build({**told, "engine": {"name": "inline"}}).record(folder / "simulated")
+    list(recorder.run())
+    return recorder.summary().params_sha256
+
+
+def grid_of(folder: Path, names: tuple[str, ...] = NAMES, **settings) -> Grid1:
+    """Flower numbers nodes at random: here against the order of the names."""
+    nodes = {100 - place: {"name": name, "home": str(folder / name)} for place, name in enumerate(names)}
+    told = {"clients": ",".join(names), "out": str(folder / "run"), "grace": 0.0, "beginning": 0.5, **settings}
+    return Grid1(nodes, told)
+
+
+def run(grid: Grid1, told: config.Tables):
+    host = server.host_of(grid, grid.settings, told, run=RUN)
+    recorder = host.open()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedClients)
+        list(recorder.run())
+    return host, recorder
+
+
+def lines_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]

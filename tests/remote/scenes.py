@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from machines import Machine, Site, ticks
@@ -87,3 +88,14 @@ def until_round(server: Machine, folder: Path, least: int) -> None:
         if len(lines_of(folder)) >= least:
             return
         assert server.ended() is None, server.said
+
+
+def clock(**shift: float) -> type[datetime]:
+    """A clock that is off."""
+
+    class Off(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(**shift)
+
+    return Off

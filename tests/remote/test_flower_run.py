@@ -1,4 +1,5 @@
-"""A Flower federation as users start one: a SuperLink, two SuperNodes and `flwr run`, each a process of its own."""
+"""A Flower federation as users start one: a SuperLink, two SuperNodes and `flwr run`, each a process of its own, with
+TLS, keys of nodes and of clients, and tables that never leave their clients."""
 
 from __future__ import annotations
 
@@ -12,8 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import machines
+import numpy as np
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from needs import posix
+from patients import patients
 
 from fedrelay import config
 from fedrelay.cli.main import main
@@ -25,8 +30,10 @@ FILE = """
 rounds = 1
 seed = 1
 [data]
-name = "digits"
-clients = 2
+name = "table"
+path = "TABLES"
+label = "outcome"
+test = "TEST"
 [model]
 name = "mlp"
 hidden = [16]
@@ -46,10 +53,11 @@ class Federation:
         self.folder, self.started = folder, list[subprocess.Popen[bytes]]()
         self.port, *self.ports = free_ports(3)
         (folder / "flower").mkdir()
-        connection = (
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
-        )
-        (folder / "flower" / "config.toml").write_text(connection, encoding="utf-8")
+        self.keys = folder / "keys"
+        assert main(["keys", "make", str(self.keys), "--server", "127.0.0.1", "--clients", ",".join(NAMES)]) == 0
+        connection = f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{self.keys / "authority.pem"}"\n'
+        text = f'[superlink]\ndefault = "here"\n[superlink.here]\n{connection}'
+        (folder / "flower" / "config.toml").write_text(text, encoding="utf-8")
         ours = {
             "FLWR_HOME": str(folder / "flower"),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -68,13 +76,25 @@ class Federation:
         return made
 
     def superlink(self) -> None:
-        words = ("--insecure", "--host", "127.0.0.1", "--port", str(self.port))
+        place = ("--host", "127.0.0.1", "--port", str(self.port), "--enable-supernode-auth")
+        pair = ("--ssl-certfile", self.keys / "server.pem", "--ssl-keyfile", self.keys / "server.key")
+        words = (*place, *pair, "--ssl-ca-certfile", self.keys / "authority.pem")
         self.start("superlink", "flower-superlink", *words, "--disable-runtime-dependency-installation")
 
     def supernode(self, name: str, port: int) -> subprocess.Popen[bytes]:
-        told = f'name="{name}" home="{self.folder / name}"'
-        words = ("--insecure", "--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", told)
-        return self.start(name, "flower-supernode", *words)
+        """A node with a key of its own, as `ssh-keygen -t ecdsa -b 384` makes them, which the SuperLink is told of."""
+        key, path = ec.generate_private_key(ec.SECP384R1()), self.folder / f"node-{name}"
+        private = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        path.write_bytes(key.private_bytes(*private))
+        public = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(*public))
+        words = ("flwr", "supernode", "register", path.with_suffix(".pub"), "here", "--name", name)
+        assert self.start(f"register-{name}", *words).wait(timeout=120) == 0, self.said
+        told = f'name="{name}" home="{self.folder / name}" data="{self.folder / "tables" / name}.csv"'
+        told += f' keys="{self.keys / "clients" / name}"'
+        words = ("--superlink", f"127.0.0.1:{self.port}", "--root-certificates", self.keys / "authority.pem")
+        more = ("--auth-supernode-private-key", path, "--port", str(port), "--node-config", told)
+        return self.start(name, "flower-supernode", *words, *more)
 
     @property
     def said(self) -> str:
@@ -118,19 +138,26 @@ def is_there(pid: int) -> bool:
 
 
 def test_flwr_run_ends_with_the_model_of_the_simulation_to_the_bit(federation, tmp_path):
-    (tmp_path / "e.toml").write_text(FILE, encoding="utf-8")
+    rng, tables, test = np.random.default_rng(3), tmp_path / "tables", tmp_path / "test.csv"
+    tables.mkdir()
+    for place, name in enumerate(NAMES):
+        (tables / f"{name}.csv").write_text(patients(40 + 10 * place, older=4.0 * place, rng=rng), encoding="utf-8")
+    test.write_text(patients(60, older=2.0, rng=rng), encoding="utf-8")
+    text = FILE.replace("TABLES", str(tables)).replace("TEST", str(test))
+    (tmp_path / "e.toml").write_text(text, encoding="utf-8")
     out, app = tmp_path / "run", tmp_path / "app"
-    words = ["--clients", ",".join(NAMES), "--out", str(out)]
+    words = ["--clients", ",".join(NAMES), "--out", str(out), "--own-data", "--test", str(test)]
     assert main(["flower", "init", str(tmp_path / "e.toml"), str(app), *words]) == 0
     federation.superlink()
-    nodes = [federation.supernode(name, port) for name, port in zip(NAMES, federation.ports, strict=True)]
     recorder = config.build({**config.read(tmp_path / "e.toml"), "engine": {"name": "inline"}}).record(tmp_path / "sim")
     list(recorder.run())
     for _ in machines.ticks(f"there is no SuperLink: {federation.said}"):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", federation.port)) == 0:
                 break
-    assert federation.start("flwr", "flwr", "run", app, "here").wait(timeout=120) == 0, federation.said
+    nodes = [federation.supernode(name, port) for name, port in zip(NAMES, federation.ports, strict=True)]
+    words = ("flwr", "run", app, "here", "--run-config", f'keys="{federation.keys}"')
+    assert federation.start("flwr", *words).wait(timeout=120) == 0, federation.said
     for _ in machines.ticks(f"the run did not end: {federation.said}"):
         if (out / "summary.json").exists():
             break
@@ -141,6 +168,8 @@ def test_flwr_run_ends_with_the_model_of_the_simulation_to_the_bit(federation, t
     hops = [json.loads(line) for line in (out / "hops.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sorted(hop["name"] for hop in hops) == list(NAMES)
     assert max(hop["working"] for hop in hops) > 0
+    told = [json.loads((tmp_path / name / "sent.jsonl").read_text(encoding="utf-8").splitlines()[0]) for name in NAMES]
+    assert [one["told"]["rows"] for one in told] == [40, 50]
     homes = [tmp_path / name for name in NAMES]
     assert all(path.stat().st_mode & 0o077 == 0 for home in homes for path in home.rglob("*"))
     processes = [json.loads((home / "process.json").read_text(encoding="utf-8"))["pid"] for home in homes]

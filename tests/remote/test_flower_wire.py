@@ -3,81 +3,24 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import sys
 import tomllib
-import warnings
 from pathlib import Path
 
 import flower_grid
 import numpy as np
 import pytest
+from flower_grid import FILE, NAMES, expected, grid_of, lines_of, run, tables
+from flower_grid import quick as quick
 
 from fedrelay import config
 from fedrelay.cli.main import main
-from fedrelay.errors import BadInput, DroppedClients
-from fedrelay.remote.flower import server, wire
+from fedrelay.errors import BadInput
+from fedrelay.remote.flower import server
 from fedrelay.remote.flower.folder import name_of
 from fedrelay.remote.flower.node import node_of
 from fedrelay.remote.flower.records import Parcel, packed, unpacked
-
-NAMES = ("east", "north", "south", "west")
-FILE = """
-rounds = 3
-seed = 1
-[data]
-name = "digits"
-clients = 4
-partition = { name = "dirichlet", alpha = 0.5 }
-[model]
-name = "mlp"
-hidden = [16]
-[algorithm]
-name = "fedseq+scaffold"
-groups = 2
-[local]
-lr = 0.1
-batch = 16
-"""
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    flower_grid.at_once(monkeypatch)
-    monkeypatch.setattr(wire, "LOOK", 0.0)
-    monkeypatch.setattr(wire, "POLL", 0.001)
-    monkeypatch.setattr(logging.getLogger("fedrelay"), "propagate", True)
-
-
-def tables(text: str = FILE) -> config.Tables:
-    return tomllib.loads(text)
-
-
-def expected(told: config.Tables, folder: Path) -> str:
-    recorder = config.build({**told, "engine": {"name": "inline"}}).record(folder / "simulated")
-    list(recorder.run())
-    return recorder.summary().params_sha256
-
-
-def grid_of(folder: Path, names: tuple[str, ...] = NAMES, **settings) -> flower_grid.Grid1:
-    """Flower numbers nodes at random: here against the order of the names."""
-    nodes = {100 - place: {"name": name, "home": str(folder / name)} for place, name in enumerate(names)}
-    told = {"clients": ",".join(names), "out": str(folder / "run"), "grace": 0.0, "beginning": 0.5, **settings}
-    return flower_grid.Grid1(nodes, told)
-
-
-def run(grid: flower_grid.Grid1, told: config.Tables):
-    host = server.host_of(grid, grid.settings, told)
-    recorder = host.open()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DroppedClients)
-        list(recorder.run())
-    return host, recorder
-
-
-def lines_of(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def test_a_run_over_flower_ends_with_the_model_of_the_simulation_to_the_bit(tmp_path):
@@ -157,7 +100,7 @@ def test_unknown_names_and_names_that_come_twice_are_refused_with_the_reason(tmp
     grid.configs[3] = {"name": "east", "home": str(tmp_path / "twice")}
     _, recorder = run(grid, tables())
     text = caplog.text
-    assert "node 1 does not take part: 'nobody' is no client of this run: the server knows east, north" in text
+    assert "node 1 does not take part: nobody: 'nobody' is no client of this run, which has east, north" in text
     assert "node 2 does not take part: who is this client? start its SuperNode with --node-config" in text
     assert "does not take part: another node takes part as 'east' already" in text
     assert recorder.summary().params_sha256 == expected(tables(), tmp_path)

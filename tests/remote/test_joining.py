@@ -7,15 +7,19 @@ import json
 from pathlib import Path
 
 import machines
+import pytest
+import torch
 from needs import posix
+from scenes import NAMES
 
+from fedrelay import BadInput
 from fedrelay.engines.remote.trees import decode, encode
 from fedrelay.engines.remote.wire import Came
 from fedrelay.remote.frames import Assembler, frames
 from fedrelay.remote.grpc_server import GrpcWire
-from fedrelay.remote.reception import EXPERIMENT, Expected, Reception, environment
+from fedrelay.remote.hosting import Host, Serving
+from fedrelay.remote.reception import EXPERIMENT, Expected, Reception, Refused, environment
 
-NAMES = ("east", "north", "south", "west")
 FILE = """
 rounds = 100000
 seed = 1
@@ -118,7 +122,7 @@ async def joined_while_ending(wire: GrpcWire, call: Call) -> None:
     wire._server, wire.port = Nothing(), 1
     wire._watch = asyncio.ensure_future(asyncio.sleep(1000))
     life = asyncio.ensure_future(wire._join(None, call))
-    call.say({"is": "hello", **environment(), "name": "north", "instance": "1", "working": ""})
+    call.say({"is": "hello", **environment(), "name": "north", "instance": "1", "working": "", "has": ""})
     await call.until("welcome")
     call.say({"is": "described", "data": {"kind": EXPERIMENT}})
     await call.until("prepared")
@@ -132,7 +136,7 @@ async def joined_while_ending(wire: GrpcWire, call: Call) -> None:
 def test_a_client_that_joins_while_the_run_ends_is_told_so():
     wire, call = GrpcWire("127.0.0.1:0", credentials=None), Call()
     wire._reception = Reception(["north"], {}, own=False)
-    wire._reception.offer({}, Expected(5, 5, [3]))
+    wire._reception.offer({"run": "1", "digest": "a"}, Expected(5, 5, [3]))
     wire._offered.set()
     try:
         wire._loop.run_until_complete(joined_while_ending(wire, call))
@@ -140,3 +144,88 @@ def test_a_client_that_joins_while_the_run_ends_is_told_so():
         wire._loop.close()
     assert [said["is"] for said in call.heard] == ["welcome", "prepared", "end"]
     assert wire.wait(0.0)[0] == Came(0, "", 3)
+
+
+ARRAYS = {
+    "kind": "arrays",
+    "rows": 5,
+    "shape": [4],
+    "type": "float32",
+    "target": "classes",
+    "targets": [],
+    "classes": 3,
+}
+
+
+def in_a_call(wire: GrpcWire, reception: Reception, life) -> None:
+    """What happens in a call, as `life` says; then the loop is closed."""
+    wire._reception = reception
+    try:
+        wire._loop.run_until_complete(asyncio.wait_for(life, 60))
+    finally:
+        wire._loop.close()
+
+
+async def described(wire: GrpcWire, call: Call, name: str, has: str = "") -> asyncio.Future:
+    life = asyncio.ensure_future(wire._join(None, call))
+    call.say({"is": "hello", **environment(), "name": name, "instance": "1", "working": "", "has": has})
+    await call.until("welcome")
+    call.say({"is": "described", "data": ARRAYS})
+    return life
+
+
+def test_who_waits_and_does_not_go_with_the_others_is_told_why_before_the_run_begins():
+    wire, call = GrpcWire("127.0.0.1:0", credentials=None), Call()
+    reception = Reception(["north", "south"], {}, own=True)
+
+    async def life() -> None:
+        joining = await described(wire, call, "north")
+        while not reception.descriptions:
+            await asyncio.sleep(0)
+        reception.refuse(0, "the clients' arrays differ")
+        await joining
+
+    in_a_call(wire, reception, life())
+    assert call.heard[-1] == {
+        "is": "refused",
+        "reason": "this client's data does not go with that of most others: the clients' arrays differ",
+        "again": 0.0,
+    }
+    assert reception.descriptions == {}
+
+
+def test_while_it_cannot_be_said_who_is_the_odd_one_the_server_waits_for_more():
+    host = Host(Serving({"data": {}}, own_data=True), lambda: ["east", "north", "west"], None)
+    told = {"east": ARRAYS, "north": {**ARRAYS, "shape": [5]}}
+    assert host._fitting(told) == {}
+    assert host.reception.refusals == {}
+    assert list(host._fitting({**told, "west": told["north"]})) == ["north", "west"]
+    with pytest.raises(BadInput, match="cannot be said which is the odd one"):
+        host._fitting({**told, "west": {**ARRAYS, "shape": [6]}})
+
+
+@pytest.mark.parametrize("data", [{**ARRAYS, "rows": 10**12}, {**ARRAYS, "shape": [1 << 30]}, {"kind": "arrays"}])
+def test_a_client_that_tells_what_no_server_can_hold_is_refused(data):
+    reception = Reception(["north"], {}, own=True)
+    with pytest.raises(Refused, match="what the client tells of its data cannot be"):
+        reception.describe(0, {"is": "described", "data": data})
+    reception.offer({"run": "1", "digest": "a"}, Expected(5, 5))
+    with pytest.raises(Refused, match="are the most that can be taken"):
+        reception.admit(0, {"is": "ready", "size": 10**12, "parameters": 5, "trainable": 5})
+
+
+@pytest.mark.parametrize(("has", "sent"), [("", True), ("another", True), ("the run", False)])
+def test_exemplars_are_sent_again_only_to_whom_lacks_them(has, sent):
+    wire, call = GrpcWire("127.0.0.1:0", credentials=None), Call()
+    reception = Reception(["north"], {}, own=True)
+    reception.offer({"run": "1", "digest": "the run", "exemplars": {"x": torch.zeros(3)}}, Expected(5, 5))
+    wire._offered.set()
+
+    async def life() -> None:
+        joining = await described(wire, call, "north", has)
+        await call.until("prepared")
+        joining.cancel()
+
+    in_a_call(wire, reception, life())
+    assert call.heard[-1]["digest"] == "the run"
+    assert ("exemplars" in call.heard[-1]) is sent

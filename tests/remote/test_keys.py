@@ -125,6 +125,16 @@ def test_what_cannot_be_is_refused_in_one_line(words, says, folder, tmp_path, ca
     assert says in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("whose", ["server", "client"])
+def test_a_key_that_is_not_of_the_certificate_beside_it_is_refused(whose, folder):
+    """Else gRPC would fail at every connection, and say that a port is in use, or nothing."""
+    kits = folder / "clients"
+    place, read = (folder, keys.server_credentials) if whose == "server" else (kits / "north", keys.client_credentials)
+    (kits / "south" / "client.key").replace(place / f"{whose}.key")
+    with pytest.raises(BadInput, match=rf"{whose}.key is not the key of the certificate beside it"):
+        read(place)
+
+
 @posix
 def test_a_key_that_others_can_read_is_refused(folder):
     (folder / "clients" / "north" / "client.key").chmod(0o644)

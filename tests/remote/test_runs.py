@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+import subprocess
+import sys
 import urllib.request
 import warnings
 from pathlib import Path
@@ -218,6 +221,7 @@ def test_a_run_of_real_clients_is_gone_on_with_by_serve_only(tmp_path, capsys):
     [
         (["serve", "FILE", "--listen", "0.0.0.0:0", "--clients", "a"], "can be reached by others: --keys DIR"),
         (["serve", "FILE", "--listen", "here"], "'here' is no address: expected HOST:PORT"),
+        (["serve", "FILE", "--listen", "127.0.0.1:²"], "is no address: expected HOST:PORT"),
         (["serve", "FILE"], "the server must know its clients"),
         (["serve", "FILE", "--clients", "a,a"], "a is named twice"),
         (["serve", "FILE", "--clients", "a,b"], "[data] is split among 4 clients, and there are 2 names"),
@@ -225,7 +229,9 @@ def test_a_run_of_real_clients_is_gone_on_with_by_serve_only(tmp_path, capsys):
         (["serve", "FILE", "--clients", "a,b,c,d", "--listen", "192.0.2.1:1", "--plain-text"], "cannot listen on"),
         (["serve", "FILE", "--keys", "nowhere"], "is missing: expected a folder that `fedrelay keys make`"),
         (["serve", "FILE", "--clients", "a", "--grace", "-1"], "grace must be at least 0"),
+        (["serve", "FILE", "--clients", "a", "--wait", "0"], "wait must be above 0"),
         (["join", "--data", "experiment", "--server", "127.0.0.1:1"], "who is this client?"),
+        (["join", "--data", "experiment", "--server", "https://relay.example:8470", "--name", "a"], "is no address"),
         (
             ["join", "--data", "experiment", "--server", "relay.example:1", "--name", "a"],
             "is another machine: --keys DIR is needed",
@@ -277,6 +283,57 @@ def test_a_dry_run_says_what_it_has_found_and_leaves_nothing(tmp_path):
     assert "keys: none, so everything is sent in plain text" in ended.said
     assert "is free" in ended.said
     assert not (tmp_path / "run").exists()
+
+
+OWN = ["--own-data", "--set", "data={ name = 'table', label = 'outcome' }"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "configuration: fedavg, as long as the clients' data makes it, into"),
+        (["--set", "model={ name = 'small_cnn' }"], "MB are left, a checkpoint needs at most"),
+        (["--set", "algorithm.name=fedavgg"], "did you mean 'fedavg'"),
+        (["--set", "local.lr=-1"], "lr must be"),
+        (["--set", "model.name=nothing"], "nothing"),
+        (["--set", "data.target=anything"], "the target of a table must be"),
+        (["--test", "nowhere.csv"], "nowhere.csv is not there"),
+        (["FULL"], "MB left, a checkpoint may need"),
+    ],
+)
+def test_a_dry_run_checks_configuration_and_disk_where_clients_bring_their_data_too(
+    more, says, tmp_path, capsys, monkeypatch
+):
+    if "FULL" in more:
+        full = type("Full", (), {"free": 1 << 20})
+        monkeypatch.setattr("shutil.disk_usage", lambda path: full)
+    words = [
+        "serve",
+        str(written(tmp_path, "fedavg")),
+        "--listen",
+        "127.0.0.1:0",
+        "--clients",
+        "a,b",
+        "--dry-run",
+        *OWN,
+    ]
+    words += ["--out", str(tmp_path / "run"), *(word for word in more if word != "FULL")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        ended = faults.once(lambda: main(words))
+    assert ended.code == (0 if "configuration" in says or "needs at most" in says else 2), ended.said
+    assert says in " ".join(ended.said.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_port_in_use_for_the_status_is_refused_before_anybody_is_waited_for(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ["--clients", "a,b", "--own-data", "--status", str(taken.getsockname()[1])]
+        command = [sys.executable, "-m", "fedrelay", "serve", str(written(tmp_path, "fedavg")), *words]
+        # A program of its own: whoever has begun gRPC must not be forked, as the next test does.
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert "Address already in use): name another port" in " ".join(ended.stderr.split())
 
 
 def test_a_port_in_use_is_refused(site):

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from fedrelay import config, report
 from fedrelay.cli import data as cli_data
-from fedrelay.cli.words import shortened
+from fedrelay.cli import quiet
 from fedrelay.engines.remote import Patience
 from fedrelay.errors import BadInput
 from fedrelay.report.progress import follow
-from fedrelay.system.console import PlainConsole
+from fedrelay.system.console import PlainConsole, PlainLines
 
 OUT = PlainConsole()
 ERR = PlainConsole(stderr=True)
@@ -53,6 +53,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help=text)
     text = "the longest message of a client (default: 64, and as much as 16 models)"
     parser.add_argument("--largest", type=float, metavar="MB", help=text)
+    quiet.add(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_serve)
 
@@ -63,6 +64,7 @@ def _add_patience(parser: argparse.ArgumentParser) -> None:
         "deadline": f"the longest that a visit may take (default: {usual.deadline:g})",
         "least": f"what a visit is given at least, however quick the client was before (default: {usual.least:g})",
         "grace": f"how long a client that is lost may take to come back (default: {usual.grace:g})",
+        "wait": f"a run that has begun waits so long for missing clients, then it stops (default: {usual.wait:g})",
     }
     for name, text in options.items():
         parser.add_argument(f"--{name}", type=float, default=getattr(usual, name), metavar="SECONDS", help=text)
@@ -84,6 +86,7 @@ def add_join(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", type=Path, metavar="TOML", help="what it refuses: methods, traits, rounds")
     text = "where it keeps what it keeps between visits (default: fedrelay-client)"
     parser.add_argument("--home", type=Path, default=Path("fedrelay-client"), metavar="DIR", help=text)
+    quiet.add(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_join)
 
@@ -151,11 +154,11 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    logged()
+    logged(options)
     with extra():
         from fedrelay.remote.live import LiveTable
         from fedrelay.remote.serve import Place, Server, Serving
-        from fedrelay.remote.status import StatusPage
+        from fedrelay.remote.status import StatusPage, check_free
     place = Place(
         options.listen,
         listed(options.clients),
@@ -175,6 +178,8 @@ def run_serve(options: argparse.Namespace) -> int:
         data_dir=options.data_dir,
         patience=Patience(**patience),
     )
+    if options.status is not None:
+        check_free(options.status)
     server, ended, status = Server(serving, place), False, None
     try:
         if options.dry_run:
@@ -186,7 +191,7 @@ def run_serve(options: argparse.Namespace) -> int:
             status = StatusPage(options.status, server.engine)
             LOG.info("status on http://127.0.0.1:%d/status", status.port)
         try:
-            follow(recorder, ERR, LiveTable(server.engine))
+            follow(recorder, quiet.console(options), LiveTable(server.engine))
             ended = True
         except KeyboardInterrupt:
             text = f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there"
@@ -196,13 +201,15 @@ def run_serve(options: argparse.Namespace) -> int:
         server.close(ended=ended)
         if status is not None:
             status.close()
-    OUT.print(report.table([report.load(recorder.path)]))
+    done = report.load(recorder.path)
+    OUT.print(report.table([done]))
+    OUT.print(report.one_line(done), highlight=False, soft_wrap=True)
     OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)
     return 0
 
 
 def run_join(options: argparse.Namespace) -> int:
-    logged()
+    logged(options)
     with extra():
         from fedrelay.remote.bringing import Bringing
         from fedrelay.remote.join import Client
@@ -221,13 +228,6 @@ def run_join(options: argparse.Namespace) -> int:
     return 0
 
 
-class PlainLines(logging.Formatter):
-    """Lines without what a terminal would obey: some of it was said by others."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return shortened(super().format(record))
-
-
 class AboveTheTable(logging.Handler):
     """Lines in a terminal, above what is drawn there live."""
 
@@ -235,13 +235,13 @@ class AboveTheTable(logging.Handler):
         ERR.print(self.format(record), highlight=False, soft_wrap=True)
 
 
-def logged() -> None:
+def logged(options: argparse.Namespace) -> None:
     """What happens, on the stream of errors, with time and level."""
     if not LOG.handlers:
         handler = AboveTheTable() if ERR.is_terminal else logging.StreamHandler()
         handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
-        LOG.setLevel(logging.INFO)
+        LOG.setLevel(logging.WARNING if options.quiet else logging.INFO)
 
 
 @contextmanager

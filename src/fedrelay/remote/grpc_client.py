@@ -131,6 +131,7 @@ class Connection:
         try:
             with self._lock:
                 hello = {"name": self._name, "instance": self._instance, "working": self._working}
+                hello["has"] = self._ready[0]
                 self._outgoing = outgoing
                 self._send(bytes(encode({"is": "hello", **environment(), **hello})))
             for frame in channel.stream_stream(METHOD)(outgoing.pieces()):

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,8 @@ DESCRIPTION = 1 << 25
 """Bytes that a client may send before it is let in."""
 AGAIN = 2.0
 """Seconds after which the list of known clients is read again."""
+GLANCE = 0.2
+"""Seconds between two looks at whether a client that waits is refused."""
 TWICE = 30.0
 """Seconds in which a client that was cut off without a word is noticed to have gone."""
 
@@ -186,12 +189,21 @@ class GrpcWire(Admitting):
         self._check_alone(number, hello["instance"])
         await _write(context, encode(welcome))
         self._reception.describe(number, await self._said(context, assembler, welcome["name"]))
-        await self._offered.wait()
-        await _write(context, encode(self._reception.prepared()))
+        await self._agreed(number)
+        await _write(context, encode(self._reception.prepared(hello["has"])))
         size = self._reception.admit(number, await self._said(context, assembler, welcome["name"]))
         self._check_alone(number, hello["instance"])
         connection = Connection(number, hello["instance"], certificate_of(context))
         return connection, Came(number, hello["working"], size)
+
+    async def _agreed(self, number: int) -> None:
+        """Wait until all have agreed on their data; a client that does not go with the others is refused."""
+        assert self._reception is not None
+        while not self._offered.is_set():
+            self._reception.check_agreed(number)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._offered.wait(), GLANCE)
+        self._reception.check_agreed(number)
 
     async def _said(self, context: Any, assembler: Assembler, name: str) -> Any:
         """What a client says, if it does not decline."""

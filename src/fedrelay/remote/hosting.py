@@ -20,12 +20,14 @@ from fedrelay.data import Federation
 from fedrelay.data.federation import Sent
 from fedrelay.data.holdout import held_count
 from fedrelay.data.own.brought import ARRAYS, agree, sent_by, standing_in
+from fedrelay.data.own.telling import NoMajority, misfits
 from fedrelay.engines.remote import Patience, Remote, Wire
-from fedrelay.errors import BadInput, within
+from fedrelay.errors import BadInput, say_once, within
 from fedrelay.remote import exemplars
 from fedrelay.remote.bringing import arrays_in
 from fedrelay.remote.exemplars import with_exemplars
 from fedrelay.remote.reception import Expected, Reception
+from fedrelay.remote.rehearsal import made_up
 from fedrelay.remote.works import TEST, works_of
 from fedrelay.runs.folder import CONFIG, read_config
 from fedrelay.runs.record import Recorder
@@ -131,6 +133,20 @@ class Host:
         tables = {**self.serving.tables, "data": self.data, "engine": {}}
         return config.build(tables, self.serving.data_dir, federation=federation, engine=self._engine)
 
+    def rehearse(self) -> Experiment:
+        """The experiment with data made up in place of the clients': what is wrong with anything else is refused."""
+        for path in (self.serving.test, self.serving.exemplars):
+            if path is not None and not path.exists():
+                raise BadInput(f"{path} is not there: --test and --exemplars name files of the server's own")
+        public = self.serving.exemplars is not None or bool(self.data.get("exemplars"))
+        errors = []
+        for federation in made_up(self.names, self.data, exemplars=public):
+            try:
+                return self.build(federation)
+            except BadInput as error:  # it may be a network for pictures
+                errors.append(error)
+        raise errors[0]
+
     def _engine(
         self, algorithm: Algorithm, federation: Federation, task: Task, seed: int
     ) -> tuple[Engine, dict[str, Any]]:
@@ -179,7 +195,7 @@ class Host:
             told = self._described()
             sizes = [int(told[name]["rows"]) if name in told else 0 for name in self.names]
             usual = int(median(size for size in sizes if size))  # of who is yet to come, and says then how many it has
-            agreed = {**agree(told, self.data), "sizes": [size or usual for size in sizes]}
+            agreed = {**agreement(told, self.data), "sizes": [size or usual for size in sizes]}
             text = json.dumps({"agreed": agreed, "sent": [list(part) for part in astuple(sent_by(told, agreed))]})
         try:
             found = json.loads(text)
@@ -203,16 +219,45 @@ class Host:
 
     def _described(self) -> dict[str, Mapping[str, Any]]:
         """What clients tell of their data, by name, once enough of them have."""
-        least, said = math.ceil(self.serving.patience.beginning * len(self.names)), -1
-        while (found := len(self.reception.descriptions)) < max(least, 1):
-            if found != said:
-                missing = [name for number, name in enumerate(self.names) if number not in self.reception.descriptions]
+        least, said = max(math.ceil(self.serving.patience.beginning * len(self.names)), 1), -1
+        while True:
+            found = dict(sorted(self.reception.descriptions.copy().items()))
+            told = {self.names[number]: tree for number, tree in found.items()}
+            fitting = self._fitting(told) if len(told) >= least else {}
+            if len(fitting) >= least:
+                return fitting
+            if len(told) != said:
+                missing = [name for name in self.names if name not in told]
                 LOG.info(
-                    "%d of %d clients have described their data (missing: %s)", found, len(self.names), missing[:10]
+                    "%d of %d clients have described their data (missing: %s)", len(told), len(self.names), missing[:10]
                 )
-                said = found
+                said = len(told)
             self.wire.attend(GLANCE)
-        return {self.names[number]: tree for number, tree in sorted(self.reception.descriptions.items())}
+
+    def _fitting(self, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Those whose data goes together; the others are refused, and may come back when they have mended it.
+        Nobody, as long as it cannot be said who are the others and more may come."""
+        try:
+            odd = misfits(told, self.data)
+        except NoMajority as error:
+            if len(told) == len(self.names):
+                raise
+            say_once(f"the run waits for more clients: {error}")
+            return {}
+        if len(odd) == len(self.names):  # each of them alone: it is what [data] says that fits nobody
+            raise BadInput(next(iter(odd.values())))
+        for name, reason in odd.items():
+            self.reception.refuse(self.names.index(name), reason)
+        return {name: tree for name, tree in told.items() if name not in odd}
+
+
+def agreement(told: Mapping[str, Mapping[str, Any]], data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What follows from what clients told; what cannot be read is nobody's data."""
+    try:
+        return agree(told, data)
+    except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        names = ", ".join(list(told)[:10])
+        raise BadInput(f"what {names} tell of their data makes no sense together: {error!s:.200}") from None
 
 
 def config_in(folder: Path | None) -> Mapping[str, Any]:

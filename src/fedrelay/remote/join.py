@@ -18,8 +18,9 @@ from fedrelay.remote.addresses import host_of, is_loopback
 from fedrelay.remote.bringing import Bringing
 from fedrelay.remote.grpc_client import Connection
 from fedrelay.remote.participant import WELCOME, Belongings, Participant, make_private
-from fedrelay.remote.policy import Policy, told_of
+from fedrelay.remote.policy import Policy
 from fedrelay.remote.reception import need
+from fedrelay.remote.refusals import told_of
 from fedrelay.system import files
 
 LOG = logging.getLogger("fedrelay")

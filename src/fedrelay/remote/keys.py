@@ -21,6 +21,7 @@ from typing import Any
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -241,7 +242,7 @@ def server_facts(folder: Path) -> tuple[tuple[str, ...], datetime]:
 
 def server_credentials(folder: Path) -> Any:
     """What gRPC needs to serve; keys that are missing or not valid now are refused."""
-    check_valid(folder / f"{SERVER}.pem", "`fedrelay keys renew --server` makes a new one")
+    server_key(folder)
     read_known(folder)
     pair = _read(folder / f"{SERVER}.key", secret=True), _read(folder / f"{SERVER}.pem")
     authority = _read(folder / f"{AUTHORITY}.pem")
@@ -251,10 +252,41 @@ def server_credentials(folder: Path) -> Any:
 def client_credentials(folder: Path) -> tuple[Any, str]:
     """What gRPC needs to join, and the name in the certificate."""
     certificate = check_client(folder)
+    _key_of(certificate, folder / f"{CLIENT}.key")
     key, chain = _read(folder / f"{CLIENT}.key", secret=True), _read(folder / f"{CLIENT}.pem")
     authority = _read(folder / f"{AUTHORITY}.pem")
-    name = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-    return grpc.ssl_channel_credentials(authority, key, chain), str(name)
+    return grpc.ssl_channel_credentials(authority, key, chain), owner_of(certificate)
+
+
+def owner_of(certificate: x509.Certificate) -> str:
+    """The name in a certificate; empty if there is none."""
+    return next((str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+
+
+def server_key(folder: Path) -> PrivateKey:
+    """The server's private key, if its certificate is valid now."""
+    return _key_of(check_server(folder), folder / f"{SERVER}.key")
+
+
+def check_server(folder: Path) -> x509.Certificate:
+    """The server's certificate, if it is valid now."""
+    return check_valid(folder / f"{SERVER}.pem", f"`fedrelay keys renew {folder}` makes a new one")
+
+
+def vouched_for(folder: Path, certificate: x509.Certificate) -> bool:
+    """Whether the authority that a client has in its folder has given this certificate to a server."""
+    authority = _certificate(folder / f"{AUTHORITY}.pem")
+    try:
+        certificate.verify_directly_issued_by(authority)
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    return ExtendedKeyUsageOID.SERVER_AUTH in uses
+
+
+def client_key(folder: Path) -> PrivateKey:
+    """A client's private key, if its certificate is valid now."""
+    return _key_of(check_client(folder), folder / f"{CLIENT}.key")
 
 
 def check_client(folder: Path) -> x509.Certificate:
@@ -289,6 +321,14 @@ def _key(path: Path) -> PrivateKey:
         raise BadInput(f"{path} is no key ({error}): put back an intact copy") from None
     if not isinstance(key, PrivateKey):
         raise BadInput(f"{path} is a key of another kind than ours (elliptic curve): put back an intact copy")
+    return key
+
+
+def _key_of(certificate: x509.Certificate, path: Path) -> PrivateKey:
+    """The key of a certificate; one of another would fail at every connection, and nobody would be told why."""
+    key = _key(path)
+    if key.public_key() != certificate.public_key():
+        raise BadInput(f"{path} is not the key of the certificate beside it: put back what was made together")
     return key
 
 

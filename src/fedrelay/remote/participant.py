@@ -88,9 +88,15 @@ class Participant:
         self._has.policy.check_run(prepared["tables"])
         if self._has.bringing is not None and self._brought is None:  # it was described by another process
             self._brought = self._has.bringing.open(welcome["name"], welcome["data"])
-        self.visitor = visitor = self._built(welcome["number"], prepared)
-        layout = visitor.task.layout
-        return {"size": visitor.data.size, "parameters": layout.size, "trainable": layout.trainable}
+        self.visitor = self._built(welcome["number"], prepared)
+        return self.facts
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The size of its data, and of the model."""
+        assert self.visitor is not None
+        layout = self.visitor.task.layout
+        return {"size": self.visitor.data.size, "parameters": layout.size, "trainable": layout.trainable}
 
     def _built(self, number: int, prepared: Mapping[str, Any]) -> Visitor:
         home = self._has.home / prepared["run"]

@@ -16,26 +16,14 @@ from fedrelay.config import schema
 from fedrelay.config.method import names_of
 from fedrelay.data.own.brought import TABLE
 from fedrelay.engines.remote.messages import Done, Failed, Request
-from fedrelay.errors import BadInput
 from fedrelay.plans.sampling.target import Census
+from fedrelay.remote.refusals import AgainstPolicy
 from fedrelay.system import files
 from fedrelay.types import Trait, Tree, Work
 from fedrelay.visits.own_test import OwnTest
 from fedrelay.visits.traits import TRAITS
 
 CENSUS = "census"
-
-
-class AgainstPolicy(BadInput):
-    """A client refuses, and says which rule of its own it keeps."""
-
-
-def told_of(error: Exception) -> str:
-    """What the server is told of why a client does not take part: of other reasons than its policy only that there are
-    some, for they may name its files and quote its rows."""
-    if isinstance(error, AgainstPolicy):
-        return str(error)
-    return "it cannot use its data or its disk as this run needs them; its own log says why"
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from fedrelay.data.own.brought import agree
+from fedrelay.data.own.telling import MOST_ROWS, check_bounds
 from fedrelay.engines.remote.trees import Malformed
 from fedrelay.errors import BadInput
 
 LOG = logging.getLogger("fedrelay")
 
-PROTOCOL = 2
+PROTOCOL = 4
 """Raised whenever messages change: both sides must have the same."""
 
 
@@ -53,7 +54,8 @@ def need(tree: Any, kind: str, fields: Mapping[str, type | tuple[type, ...]]) ->
     return tree
 
 
-HELLO = {"protocol": int, "fedrelay": str, "torch": str, "processor": str, "name": str, "instance": str, "working": str}
+ABOUT = {"protocol": int, "fedrelay": str, "torch": str, "processor": str}
+HELLO = {**ABOUT, **dict.fromkeys(("name", "instance", "working", "has"), str)}
 DESCRIBED = {"data": dict}
 READY = {"size": int, "parameters": int, "trainable": int}
 EXPERIMENT = "experiment"
@@ -87,6 +89,8 @@ class Reception:
         known: Callable[[str, str], str | None] | None = None,
     ) -> None:
         self.names, self.descriptions = tuple(names), dict[int, Mapping[str, Any]]()
+        self.refusals: dict[int, str] = {}
+        """Why clients that have described their data are let go; they are told when they are next listened to."""
         self.data, self._own, self._known = data, own, known
         self._offer: Mapping[str, Any] | None = None
         self._expected: Expected | None = None
@@ -97,6 +101,12 @@ class Reception:
     def offer(self, offer: Mapping[str, Any], expected: Expected) -> None:
         """What clients are told of the run from now on, and what they must have."""
         self._offer, self._expected = {"is": "prepared", **offer}, expected
+
+    def refuse(self, number: int, reason: str) -> None:
+        """Let this client go, which has described its data and waits."""
+        LOG.warning("%s does not take part: %s", self.names[number], reason)
+        self.refusals[number] = f"this client's data does not go with that of most others: {reason}"
+        self.descriptions.pop(number, None)
 
     # --- what a client says
 
@@ -159,15 +169,27 @@ class Reception:
             if not self._own and data.get("kind") != EXPERIMENT:
                 raise Refused("the clients of this run take their part of the experiment's data set: --data experiment")
             if self._own:
+                check_bounds(data)
                 with suppress(BadInput):  # alone it may be too little to agree on
                     agree({self.names[number]: data}, self.data)
-        except (Malformed, KeyError, TypeError, ValueError, AttributeError) as error:
+        except BadInput as error:
+            raise Refused(f"what the client tells of its data cannot be taken: {error}") from None
+        except (Malformed, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise Refused(f"what the client tells of its data cannot be read: {error!s:.200}") from None
+        self.refusals.pop(number, None)
         self.descriptions[number] = data
 
-    def prepared(self) -> Mapping[str, Any]:
-        """What a client is told once all agree."""
+    def check_agreed(self, number: int) -> None:
+        """Refuse a client whose data does not go with the others'."""
+        reason = self.refusals.pop(number, None)
+        if reason is not None:
+            raise Refused(reason)
+
+    def prepared(self, has: str = "") -> Mapping[str, Any]:
+        """What a client is told once all agree; one that has been told already (`has` is of what) is not told again."""
         assert self._offer is not None
+        if has and has == self._offer["digest"]:
+            return {key: self._offer[key] for key in ("is", "run", "digest")}
         return self._offer
 
     def admit(self, number: int, ready: Any) -> int:
@@ -192,4 +214,6 @@ class Reception:
         size: int = said["size"]
         if size < 1:
             raise Refused("the client has no examples to train on")
+        if size > MOST_ROWS:
+            raise Refused(f"the client has {size!s:.40} examples, and {MOST_ROWS:,} are the most that can be taken")
         return size

@@ -20,6 +20,9 @@ __all__ = ["Place", "Server", "Serving"]
 
 LOG = logging.getLogger("fedrelay")
 
+OWN = 1_000_000
+"""Numbers of a model that there must be room for where its size is not known: the clients' data decides it."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -90,14 +93,13 @@ class Server:
 
     def check(self) -> list[str]:
         """Try what can be tried without a client, and say what was found: configuration, keys, port and disk."""
-        found = []
-        if self.host.serving.own_data:
-            found.append("configuration: clients bring the data, so it is built when they have come")
-        else:
-            ours = self.host.build()
-            folder = ours.record(self.host.serving.out, resume=self.host.serving.resume).path
-            found.append(f"configuration: {ours.name}, {ours.task.layout.size:,} numbers a model, into {folder}")
-            found.append(room_for(folder, ours.task.layout.size * 4 * max(len(self.host.names), 4)))
+        serving = self.host.serving
+        ours = self.host.rehearse() if serving.own_data else self.host.build()
+        folder, numbers = ours.record(serving.out, resume=serving.resume).path, ours.task.layout.size
+        size = "as long as the clients' data makes it" if serving.own_data else f"{numbers:,} numbers a model"
+        found = [f"configuration: {ours.name}, {size}, into {folder}"]
+        least = max(numbers, OWN) if serving.own_data else numbers
+        found.append(room_for(folder, least * 4 * max(len(self.host.names), 4)))
         if self.place.keys is not None:
             hosts, until = keys.server_facts(self.place.keys)
             found.append(f"keys: for {', '.join(hosts)}, until {until:%Y-%m-%d}")

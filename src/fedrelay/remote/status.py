@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -78,6 +79,20 @@ def metrics_of(engine: Remote) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check_free(port: int) -> None:
+    """Refuse a port in use before anybody is waited for: the page itself is there when the clients are."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the page itself does
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise refused(port, error) from None
+
+
+def refused(port: int, error: Exception) -> BadInput:
+    return BadInput(f"--status {port}: cannot listen on {HOST}:{port} ({error}): name another port")
+
+
 class StatusPage:
     """Answers GET /health, /status and /metrics on this machine's own address (port 0: any that is free)."""
 
@@ -104,7 +119,7 @@ class StatusPage:
         try:
             self._server = ThreadingHTTPServer((HOST, port), Handler)
         except (OSError, OverflowError) as error:
-            raise BadInput(f"--status {port}: cannot listen on {HOST}:{port} ({error}): name another port") from None
+            raise refused(port, error) from None
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="fedrelay-status", daemon=True)
         self._thread.start()

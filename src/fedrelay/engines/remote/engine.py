@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from fedrelay.engines.relay import Context, operator_threads
 from fedrelay.engines.remote.history import History
 from fedrelay.engines.remote.messages import Held, Hop, Totals
 from fedrelay.engines.remote.relaying import Pending, Relaying
-from fedrelay.engines.remote.wire import Came, Event, Gone, Wire
-from fedrelay.errors import BadInput, say_once, within
+from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone, Wire
+from fedrelay.errors import BadInput, RunFailed, say_once, within
 from fedrelay.system import files
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
@@ -30,6 +30,12 @@ GLANCE = 1.0
 """Seconds between two looks at who is there."""
 SAYING = 10.0
 """Seconds between two lines that say how far the run is."""
+ATTEMPTS = 4
+"""At a round whose clients are all lost, and come back, and are lost again."""
+MOST_IN_VAIN = 10
+"""So many rounds in a row from which nothing comes, and the run stops."""
+FIRST_IN_VAIN = 3
+"""The same at the beginning of a run: where nothing has ever come back, something is wrong with all."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class Patience:
         grace: a client that is lost may come back within this, and goes on.
         beginning: the run begins (or goes on) when at least this share of all clients is there,
         share: and every later round when at least this share of those who have joined so far is.
+        wait: a run that has begun waits so long for clients that are missing, and then stops, to be resumed.
     """
 
     deadline: float = 3600.0
@@ -51,6 +58,7 @@ class Patience:
     grace: float = 10.0
     beginning: float = 1.0
     share: float = 0.5
+    wait: float = 86400.0
 
     def __post_init__(self) -> None:
         within("deadline", self.deadline, above=0)
@@ -59,6 +67,7 @@ class Patience:
         within("grace", self.grace, least=0)
         within("beginning", self.beginning, least=0, most=1)
         within("share", self.share, least=0, most=1)
+        within("wait", self.wait, above=0)
 
 
 class Deadlines:
@@ -130,23 +139,106 @@ class Remote(Engine):
         self._early: list[Event] = []
         """What has happened between two rounds."""
         self._asked = 0
+        self._passed_over = False
+        """Whether the last round has asked nobody, because those it has drawn are all at an earlier visit, and others
+        are not."""
+        self._in_vain = self._last_in_vain = 0
+        self._surveyed = set[str]()
+        """What somebody has told in a survey: whoever joins later is not waited for by all others."""
         self._said = -math.inf
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self.memory.discard()
         self.hops.clear()
         self._gather()
+        context = Context(work, shared, round, self._underway)
+        self.chains = [chain.clients for chain in chains]
+        name = self.name_of(work)
+        newcomers = not round and (self.memory.round > 0 or name in self._surveyed)
+        for attempt in range(ATTEMPTS):
+            relaying = Relaying(self, name, context, chains)
+            lost = yield from self._relayed(relaying)
+            done = not relaying.in_vain or newcomers or attempt + 1 == ATTEMPTS
+            if done or not self._one_is_back(relaying, round):
+                break
+        if not round and not relaying.in_vain:
+            self._surveyed.add(name)
+        self._passed_over = not relaying.asked and bool(self._free())
+        yield from lost
+
+    def _relayed(self, relaying: Relaying) -> Generator[Outcome, None, list[Outcome]]:
+        """The outcomes of all chains, in order; those that are left when it ends are returned: all of them if all
+        clients were lost, and it may be tried again."""
         early, self._early = self._early, []
-        relaying = Relaying(self, self.name_of(work), Context(work, shared, round, self._underway), chains)
-        self.pending, self.chains = relaying.pending, [chain.clients for chain in chains]
+        self.pending, lost = relaying.pending, list[Outcome]()
         with operator_threads(1):
             ready = relaying.begin(early)
         while True:
-            yield from ready
+            for outcome in ready:
+                lost.append(outcome)
+                if any(one.reports for one in lost):
+                    yield from lost
+                    lost = []
             if relaying.ended:
-                return
+                return lost
             with operator_threads(1):
                 ready = relaying.go_on()
+
+    def _free(self) -> set[int]:
+        """Whoever can be asked."""
+        return self.there - self.late.keys()
+
+    def _one_is_back(self, relaying: Relaying, round: int) -> bool:
+        """Wait until one can be asked of the clients that were not there, or are still at a visit: without any of them
+        the round comes to nothing. If all are there nobody waits for long: not at all for who has just had its time,
+        and for who is at an earlier visit as long as for a new one, or for `grace` if the next round may draw others.
+        A survey is not followed by another, so it waits for these, too, until the stated share of them can be asked.
+        """
+        waited, survey = {**relaying.away, **relaying.busy}, not round
+        if not waited or (relaying.asked and not relaying.away and not survey):
+            return False
+        least = max(math.ceil(self.patience.share * len(waited)), 1) if survey else 1
+        why = "; ".join(f"{self.called(client)} {reason}" for client, reason in list(waited.items())[:10])
+        if survey:
+            LOG.warning(
+                "the run waits before round 1: no client has described itself, until %d can be asked again (%s)",
+                least,
+                why,
+            )
+        else:
+            LOG.warning(
+                "round %d waits: all clients that it has drawn are lost, until one of them is back (%s)", round, why
+            )
+        began, seconds = time.monotonic(), self.patience.grace if self._free() else self.patience.deadline
+        while len(self._free() & waited.keys()) < least:
+            if relaying.away or survey:
+                self._check_waited(began, round, f"all clients that it needs are lost ({why})")
+            elif time.monotonic() >= began + seconds:
+                return False
+            events = self.heard(self.wire.wait(GLANCE))
+            for event in events:
+                if isinstance(event, Answered | Broken):  # nobody waits for it any more, but its client is free again
+                    self.late.pop(event.client, None)
+            self._early += events
+        return True
+
+    def _check_waited(self, began: float, round: int, why: str) -> None:
+        """Stop a run that has waited for clients as long as it may; what is done of it is on the disk."""
+        if time.monotonic() >= began + self.patience.wait:
+            where = f"round {round}" if round else "before round 1"
+            raise RunFailed(
+                f"{where}: the run has waited for {self.patience.wait:g} seconds, and {why}: see to them, then "
+                "--resume goes on from here (--wait says how long a run waits)"
+            )
+
+    def why_stop(self, round: int, /) -> str | None:
+        if not self._passed_over:  # else the next one may draw those who can be asked
+            self._in_vain = self._in_vain + 1 if self._last_in_vain == round - 1 else 1
+        self._last_in_vain = round
+        if self._in_vain >= (FIRST_IN_VAIN if self._in_vain == round else MOST_IN_VAIN):
+            return f"{self._in_vain} rounds in a row came to nothing: see to these clients, then --resume goes on"
+        LOG.warning("round %d came to nothing, and the run goes on with the model that it has", round)
+        return None
 
     def note(self, hop: Hop) -> None:
         """A visit is done."""
@@ -196,17 +288,18 @@ class Remote(Engine):
         return events
 
     def _gather(self) -> None:
-        """Wait until enough clients are there, and say whom we wait for."""
-        told = -1
+        """Wait until enough clients are there, and say whom we wait for: without end for a run that has not begun."""
+        told, began, round = -1, time.monotonic(), self.memory.round + 1
         self._early += self.heard(self.wire.wait(0.0))
         while (found := len(self.there)) < (least := self._least()):
+            missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.there]
+            text = f"{found} of {len(self.sizes)} clients are there, at least {least} are needed "
+            text += f"(missing: {', '.join(missing[:10])})"
             if found != told:
-                missing = [self.called(client) for client in range(len(self.sizes)) if client not in self.there]
-                LOG.warning(
-                    "round %d waits: %d of %d clients are there, at least %d are needed (missing: %s)",
-                    *(self.memory.round + 1, found, len(self.sizes), least, ", ".join(missing[:10])),
-                )
+                LOG.warning("round %d waits: %s", round, text)
                 told = found
+            if self._asked or self.memory.round:
+                self._check_waited(began, round, text)
             self._early += self.heard(self.wire.wait(GLANCE))
 
     def _least(self) -> int:
@@ -251,6 +344,7 @@ class Remote(Engine):
 
     def remember(self, round: int, memories: Mapping[int, Tree], /) -> None:
         self.memory.restore(memories, round)
+        self._surveyed.clear()
         self.saved_memories = dict(self.memory.all())
 
     def saved(self, round: int, /) -> None:

@@ -124,6 +124,9 @@ KINDS: dict[str, type[Done] | type[Failed]] = {"done": Done, "failed": Failed}
 MOST = 10**15
 """No number of examples, rounds or seconds is larger."""
 
+FIGURES = 1000
+"""No visit tells more metrics."""
+
 CHECKS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("ticket", "work", "becomes", "reason"), (str,)),
     **dict.fromkeys(("round", "hop", "examples"), (int,)),
@@ -148,6 +151,8 @@ def answer_of(message: bytes | bytearray) -> Done | Failed:
         named = all(isinstance(key, str) for key in (*found.metrics, *found.uplink))
         if not named or not all(isinstance(value, int | float) for value in found.metrics.values()):
             raise Malformed("its metrics are no numbers by name")
+        if len(found.metrics) > FIGURES or any(abs(value) > MOST for value in found.metrics.values()):
+            raise Malformed(f"its metrics are more than {FIGURES}, or larger than {MOST:.0e}")
         if found.params is None or found.examples < 0:
             raise Malformed("it has no model, or fewer examples than none")
     return found

@@ -6,21 +6,20 @@ Chains go on independently of one another: as soon as a client answers, the next
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
-
 from fedrelay.engines.guard import bounded, spoiled
 from fedrelay.engines.relay import Context, Runner
+from fedrelay.engines.remote.forms import check_told
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Held, Hop, Request, answer_of, baton_of
 from fedrelay.engines.remote.trees import Malformed
 from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone
 from fedrelay.types import Baton, Chain, Drop, Outcome, Place, Report, Result, Tree
-from fedrelay.vectors import is_finite
 
 if TYPE_CHECKING:
     from fedrelay.engines.remote.engine import Remote
@@ -45,11 +44,13 @@ class Pending:
     ticket: str
     memory: Tree
     seconds: float
-    """How long it may take."""
+    """How long it may take, from each request on, whether its client is cut off meanwhile or not."""
     since: float
     """When it was asked, or lost."""
     begun: float
     """When its turn came."""
+    due: float = math.inf
+    """When it must be answered."""
     asked: bool = False
     tries: int = 0
     sent: int = 0
@@ -65,8 +66,15 @@ class Relaying:
         self._engine, self._work, self._context, self._chains = engine, work, context, chains
         self._runners = [Runner(chain) for chain in chains]
         self._places: list[Place | None] = [context.place(chain, engine.seed) for chain in chains]
+        self._specimen = context.work.specimen(engine.task)
         self._hops = [0] * len(chains)
         self.pending: dict[int, Pending] = {}  # by client: nobody is in two chains
+        self.away: dict[int, str] = {}
+        """Clients that were lost because they were not there, and why."""
+        self.busy: dict[int, str] = {}
+        """Clients that are there and still at this visit, or an earlier one, though their time is over."""
+        self.asked = False
+        """Whether anybody was."""
         self._found: dict[int, Outcome] = {}
         self._following = 0
 
@@ -74,6 +82,11 @@ class Relaying:
     def ended(self) -> bool:
         """Whether every chain has an outcome."""
         return self._following == len(self._chains)
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether every chain has lost all its clients."""
+        return self.ended and not any(runner.trained for runner in self._runners)
 
     def begin(self, early: Sequence[Event] = ()) -> list[Outcome]:
         """Ask the first client of every chain: those outcomes that are there already, in order. What has happened
@@ -115,6 +128,7 @@ class Relaying:
                 self._ask(self.pending[client])
                 return
             self._engine.totals.lost += 1
+            (self.busy if client in self._engine.late else self.away)[client] = lost
             runner.take(Drop(client, hop, lost), self._engine.memory, client=client, before={})
             self._hops[number] += 1
         self._found[number] = runner.outcome()
@@ -137,7 +151,9 @@ class Relaying:
             pending.asked, pending.since = False, engine.absent.get(pending.client, pending.since)
             return
         message = self._request(pending).encoded()
-        pending.asked, pending.tries, pending.sent = True, pending.tries + 1, len(message)
+        self.asked = pending.asked = True
+        pending.tries, pending.sent = pending.tries + 1, len(message)
+        pending.due = pending.since + pending.seconds
         engine.wire.send(pending.client, message)
 
     def _request(self, pending: Pending) -> Request:
@@ -183,6 +199,8 @@ class Relaying:
         elif isinstance(event, Came):
             if pending is not None and event.working == pending.ticket:
                 pending.asked, pending.since = True, time.monotonic()
+                if pending.since > pending.due:  # whoever is cut off again and again has no more time than others
+                    self._too_late(pending)
             elif pending is not None and pending.tries < TRIES:
                 self._ask(pending)
             elif pending is not None:
@@ -242,9 +260,7 @@ class Relaying:
                 raise Malformed(f"sent a model of {len(params)} numbers, and it should have {len(received.params)}")
             if reason := spoiled(context.work, received.params, params, layout.trainable):
                 raise Malformed(reason)
-        for name, part in answer.uplink.items():
-            if isinstance(part, torch.Tensor) and part.is_floating_point() and not is_finite(part):
-                raise Malformed(f"sent {name!r:.40}, which is not finite")
+        check_told(answer.uplink, self._specimen)
         return baton_of(params, answer.weight)
 
     def _give_up(self, now: float) -> None:
@@ -252,20 +268,27 @@ class Relaying:
         patience = self._engine.patience
         for pending in list(self.pending.values()):
             if not pending.asked and now >= pending.since + patience.grace:
-                self._end(pending, pending.reason)
-            elif pending.asked and now > pending.since + pending.seconds:
-                self._engine.late[pending.client] = pending.ticket
-                self._engine.deadlines.note(pending.client, self._work, pending.seconds)
-                self._end(pending, f"has not answered within {pending.seconds:.3g} seconds")
+                self._end(pending, pending.reason, away=True)
+            elif pending.asked and now > pending.due:
+                self._too_late(pending)
+
+    def _too_late(self, pending: Pending) -> None:
+        """A client has had its time; until it has answered it is not asked again."""
+        self._engine.late[pending.client] = pending.ticket
+        self._engine.deadlines.note(pending.client, self._work, pending.seconds)
+        self.busy[pending.client] = f"has not answered within {pending.seconds:.3g} seconds"
+        self._end(pending, self.busy[pending.client])
 
     def _rest(self) -> float:
         """Seconds until the next deadline."""
         now, grace = time.monotonic(), self._engine.patience.grace
-        ends = [one.since + (one.seconds if one.asked else grace) for one in self.pending.values()]
+        ends = [one.due if one.asked else one.since + grace for one in self.pending.values()]
         return min([GLANCE, *(max(end - now, 0.0) + 0.001 for end in ends)])
 
-    def _end(self, pending: Pending, reason: str, *, forgotten: bool = False) -> None:
-        """A client is lost from its chain."""
+    def _end(self, pending: Pending, reason: str, *, forgotten: bool = False, away: bool = False) -> None:
+        """A client is lost from its chain; `away`: because it is not there."""
+        if away:
+            self.away[pending.client] = reason
         self._engine.totals.lost += 1
         self._engine.history.note_lost(pending.client, pending.sent)
         self._engine.held.pop(pending.client, None)  # it may have a model that nobody has taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
@@ -12,14 +13,27 @@ from pathlib import Path
 import torch
 
 from fedrelay.data.federation import ClientData
-from fedrelay.engines.relay import attempt, operator_threads
+from fedrelay.engines.relay import attempt, in_full, operator_threads
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Request, baton_of
 from fedrelay.engines.remote.trees import Malformed, decode, encode
 from fedrelay.system import files
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Drop, Tree, Vector, Visit, Work
 
+LOG = logging.getLogger("fedrelay")
+
 NAME = re.compile(r"[0-9a-f]{8}-[0-9]+-[0-9]+-[0-9]+")
+
+
+OURS = ("builtins", "torch", "numpy", "fedrelay")
+"""Where errors come from whose names say nothing about a client."""
+
+
+def kept_back(error: Exception) -> str:
+    """The server is told what kind of error there was; its words may name files and quote rows, and stay here."""
+    LOG.error("a visit has failed: %s", in_full(error))
+    known = type(error).__module__.partition(".")[0] in OURS
+    return f"failed at its work ({type(error).__name__ if known else 'an error of its own'}); its own log says more"
 
 
 class Forgotten(Exception):
@@ -40,8 +54,8 @@ class MemoryFolder:
             found = decode(self._path(name).read_bytes())
         except OSError as error:  # its words, without the path: this is told to the server
             raise Forgotten(f"does not have what it kept ({error.strerror or type(error).__name__})") from None
-        except Malformed as error:
-            raise Forgotten(f"does not have what it kept ({error})") from None
+        except Malformed:  # whose words may quote the file
+            raise Forgotten("does not have what it kept (the file is damaged)") from None
         if not isinstance(found, dict):
             raise Forgotten("does not have what it kept (the file is damaged)")
         return found
@@ -94,7 +108,7 @@ class Visitor:
         except Malformed as error:
             return Failed(request.ticket, f"cannot do what it was asked: {error}")
         except OSError as error:
-            return Failed(request.ticket, f"cannot write what it keeps ({error.strerror or error})")
+            return Failed(request.ticket, f"cannot write what it keeps ({error.strerror or type(error).__name__})")
 
     def _visited(self, request: Request) -> Done | Failed:
         work = self.works.get(request.work)
@@ -112,7 +126,7 @@ class Visitor:
                 *(self.data, self.task, memory, self._shared, request.round, request.hop, self.seed, self.workspaces),
                 secret=secrets.randbits(128) if self.secretly else None,
             )
-            result = attempt(work, baton, visit)
+            result = attempt(work, baton, visit, told=kept_back)
         if isinstance(result, Drop):
             return Failed(request.ticket, result.reason)
         after, kept, report = result

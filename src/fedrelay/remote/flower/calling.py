@@ -1,8 +1,8 @@
 """Hand a message to the client's own process, which stays from message to message; start it where there is none.
 
 A ClientApp process is new for every message. To import torch and to read the data would take longer than all else, so
-they are in a process beside it: it listens on this machine's own address, and lets in only who has read the key in the
-client's folder. Nothing here imports torch.
+they are in a process beside it: it listens in the client's folder, which is its owner's alone, and lets in only who has
+read the key there. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ ADDRESS, LOG = "process.json", "process.log"
 STARTING = 300.0
 """Seconds in which it must listen."""
 MODULE = "fedrelay.remote.flower.resident"
-ABSENT = (OSError, EOFError, AuthenticationError, ValueError, KeyError)
+ABSENT = (OSError, EOFError, AuthenticationError, ValueError, KeyError, TypeError, IndexError)
 
 
 def asked(node: Node, parcel: Parcel) -> bytes:
     """What the client's process answers."""
     connection = _found(node) or _started(node)
     with connection:
-        connection.send_bytes(json.dumps({"run": parcel.run, "digest": parcel.digest}).encode())
+        about = {name: getattr(parcel, name) for name in ("run", "digest", "proof", "origin")}
+        connection.send_bytes(json.dumps(about).encode())
         connection.send_bytes(parcel.message)
         try:
             return connection.recv_bytes()
@@ -47,7 +48,9 @@ def _found(node: Node) -> Connection[Any, Any] | None:
     """A connection to the process that is there; one that is another node's, or of another set-up, is ended."""
     try:
         told = json.loads((Path(node.home) / ADDRESS).read_bytes())
-        connection = Client(("127.0.0.1", int(told["port"])), authkey=bytes.fromhex(told["key"]))
+        address = told["address"]  # of a socket in the client's folder; a host and a port where there are none
+        where = address if isinstance(address, str) else (str(address[0]), int(address[1]))
+        connection = Client(where, authkey=bytes.fromhex(told["key"]))
     except ABSENT:
         return None
     if told.get("node") == node.text and told.get("parent") == os.getppid():

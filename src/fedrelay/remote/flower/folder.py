@@ -26,6 +26,7 @@ USUAL: Mapping[str, bool | float | str] = {
     "hold-out": 0.0,
     "data-dir": "",
     "largest": 0.0,
+    "keys": "",
     **asdict(Patience(grace=60.0)),  # until a client that is lost is asked again there are two messages, seconds each
 }
 """What --run-config can change, beside `clients` and `out`: Flower takes only what an app has already."""

@@ -11,7 +11,7 @@ from fedrelay.errors import BadInput
 
 EXPERIMENT = "experiment"
 PARTITION = "partition-id"
-KEYS = ("name", "data", "home", "policy", "data-dir")
+KEYS = ("name", "data", "home", "policy", "data-dir", "keys")
 Values = Mapping[str, bool | int | float | str]
 
 
@@ -25,6 +25,8 @@ class Node:
         data: what it brings, as for `fedrelay join --data`.
         policy: a file of what it refuses.
         data_dir: where data sets lie that experiments name.
+        keys: a folder of its keys, by which it proves its name.
+        id: Flower's number of the node, as long as its SuperNode lasts.
         simulated: whether many of them share this process.
     """
 
@@ -33,6 +35,8 @@ class Node:
     data: str = EXPERIMENT
     policy: str = ""
     data_dir: str = ""
+    keys: str = ""
+    id: int = 0
     simulated: bool = False
 
     @property
@@ -41,13 +45,20 @@ class Node:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def node_of(node_config: Values, run_config: Values) -> Node:
+def node_of(node_config: Values, run_config: Values, *, id: int = 0) -> Node:
     """The node of --node-config; a simulated one has only the number of its part, which is the place of its name."""
     texts = {key: str(node_config[key]) for key in KEYS if key in node_config}
     if "name" in texts:
         home = texts.get("home") or str(Path(f"fedrelay-{texts['name']}").absolute())
-        policy, data_dir = texts.get("policy", ""), texts.get("data-dir", "")
-        return Node(texts["name"], home, data=texts.get("data", EXPERIMENT), policy=policy, data_dir=data_dir)
+        return Node(
+            texts["name"],
+            home,
+            data=texts.get("data", EXPERIMENT),
+            policy=texts.get("policy", ""),
+            data_dir=texts.get("data-dir", ""),
+            keys=texts.get("keys", ""),
+            id=id,
+        )
     names, number = names_in(run_config), node_config.get(PARTITION)
     if not isinstance(number, int):
         raise BadInput(

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,14 +18,15 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedrelay import config
 from fedrelay.engines.remote import Patience
-from fedrelay.errors import BadInput
+from fedrelay.errors import BadInput, RunFailed
+from fedrelay.remote import keys
 from fedrelay.remote.flower.folder import APP, EXPERIMENT, USUAL
 from fedrelay.remote.flower.node import Values, names_in
 from fedrelay.remote.flower.wire import FlowerWire
 from fedrelay.remote.hosting import MEGABYTE, Host, Serving
-from fedrelay.remote.keys import check_names
+from fedrelay.remote.proof import Signing
 from fedrelay.report.progress import follow
-from fedrelay.system.console import PlainConsole
+from fedrelay.system.console import PlainConsole, PlainLines
 
 LOG = logging.getLogger("fedrelay")
 T = TypeVar("T", bool, float, str)
@@ -33,8 +35,8 @@ MARGIN = 60.0
 """Seconds for which Flower keeps a message beyond the longest visit."""
 
 
-def host_of(grid: Grid, settings: Values, tables: config.Tables) -> Host:
-    """The run that [tool.flwr.app.config] and --run-config say."""
+def host_of(grid: Grid, settings: Values, tables: config.Tables, *, run: int = 0) -> Host:
+    """The run that [tool.flwr.app.config] and --run-config say; `run` is Flower's number of it."""
     strange = next((key for key in settings if key not in ("clients", "out", *USUAL)), None)
     if strange is not None:
         raise BadInput(f"run config: unknown key {strange!r:.60} (known: clients, out, {', '.join(USUAL)})")
@@ -52,8 +54,13 @@ def host_of(grid: Grid, settings: Values, tables: config.Tables) -> Host:
         patience=patience,
     )
     largest = told(settings, "largest", float)
-    wire = FlowerWire(grid, seconds=patience.deadline + MARGIN)
-    return Host(serving, lambda: clients_of(settings), wire, largest=int(largest * MEGABYTE) or None)
+    folder = path_in(settings, "keys")
+    if folder is not None:
+        keys.read_known(folder)  # what is missing or damaged is refused before anybody comes
+    signing = None if folder is None else Signing(folder, run)
+    wire = FlowerWire(grid, seconds=patience.deadline + MARGIN, signing=signing)
+    known = None if folder is None else partial(keys.why_not, folder)
+    return Host(serving, lambda: clients_of(settings), wire, known=known, largest=int(largest * MEGABYTE) or None)
 
 
 def clients_of(settings: Values) -> tuple[str, ...]:
@@ -61,7 +68,7 @@ def clients_of(settings: Values) -> tuple[str, ...]:
     found = names_in(settings)
     if not found:
         raise BadInput('run config: the server must know its clients: clients = "north,south" names them')
-    check_names(found)
+    keys.check_names(found)
     return found
 
 
@@ -95,10 +102,10 @@ def main(grid: Grid, context: Context) -> None:
     """A run, from the first node that comes to the last merge."""
     logged()
     try:
-        recorder = host_of(grid, context.run_config, experiment_in(sys.path)).open()
+        recorder = host_of(grid, context.run_config, experiment_in(sys.path), run=context.run_id).open()
         LOG.info("results go to %s", recorder.path.resolve())
         follow(recorder, PlainConsole(stderr=True))
-    except BadInput as error:
+    except (BadInput, RunFailed) as error:
         LOG.error("%s", error)
         raise
     LOG.info("done: results are in %s", recorder.path.resolve())
@@ -108,7 +115,7 @@ def logged() -> None:
     """What happens, on the stream of errors: `flwr log` shows it."""
     if not LOG.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
         LOG.setLevel(logging.INFO)
         LOG.propagate = False

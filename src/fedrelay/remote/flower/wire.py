@@ -13,9 +13,10 @@ from flwr.serverapp import Grid
 
 from fedrelay.engines.remote.trees import Malformed, decode, encode
 from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone
-from fedrelay.remote.flower.records import Parcel, packed, unpacked
+from fedrelay.remote.flower.records import KNOWN, Parcel, packed, unpacked
 from fedrelay.remote.hosting import Admitting
-from fedrelay.remote.reception import Expected, Reception, Refused
+from fedrelay.remote.proof import Signing, new_challenge, proven
+from fedrelay.remote.reception import Expected, Reception, Refused, environment
 
 LOG = logging.getLogger("fedrelay")
 
@@ -45,6 +46,12 @@ class Node:
     again: float = 0.0
     reason: str = ""
     """Why it was refused."""
+    challenge: str = ""
+    """What it must sign to prove its name; empty: names are taken as they are said."""
+    has: str = ""
+    """Of which run it has what it was told."""
+    certificate: tuple[str, str] | None = None
+    """The name that it has proven, and by which certificate."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,11 @@ class FlowerWire(Admitting):
     Args:
         grid: what a ServerApp is given.
         seconds: how long Flower keeps a message, and waits for its reply.
+        signing: signs every message; nodes must prove by their keys, too, who they are. None: nobody proves anything.
     """
 
-    def __init__(self, grid: Grid, *, seconds: float) -> None:
-        self._grid, self._seconds, self.largest = grid, seconds, 1 << 25
+    def __init__(self, grid: Grid, *, seconds: float, signing: Signing | None = None) -> None:
+        self._grid, self._seconds, self._signing, self.largest = grid, seconds, signing, 1 << 25
         self._reception: Reception | None = None
         self._offer: Mapping[str, Any] = {}
         self._nodes: dict[int, Node] = {}
@@ -83,13 +91,24 @@ class FlowerWire(Admitting):
     def offer(self, offer: Mapping[str, Any], expected: Expected, /) -> None:
         self._hosting.offer(offer, expected)
         self._offer = self._hosting.prepared()
+        self._let_go()
         for node in list(self._nodes.values()):
             if node.state == "described":
                 self._prepare(node)
 
     def attend(self, seconds: float, /) -> None:
+        self._let_go()
         found = self.wait(seconds)
         self._events += found
+
+    def _let_go(self) -> None:
+        """Refuse those whose data does not go with the others'."""
+        for node in list(self._nodes.values()):
+            if node.state == "described":
+                try:
+                    self._hosting.check_agreed(node.number)
+                except Refused as refusal:
+                    self._refuse(node, str(refusal), tell=True)
 
     def send(self, client: int, message: bytes | bytearray, /) -> None:
         node = self._there.get(client)
@@ -128,20 +147,28 @@ class FlowerWire(Admitting):
         if now < self._looked + LOOK:
             return
         self._looked, present = now, set(self._grid.get_node_ids())
-        for node in [node for node in self._nodes.values() if node.id not in present]:
-            self._lose(node, UNREACHED[5])
+        for node in list(self._nodes.values()):
+            revoked = None if node.certificate is None else self._hosting.why_not(*node.certificate)
+            if node.id not in present:
+                self._lose(node, UNREACHED[5])
+            elif revoked is not None and node.state != "refused":
+                self._lose(node, revoked)  # it is asked again who it is, and told
         for identity in sorted(present):
             node = self._nodes.setdefault(identity, Node(identity))
             if node.state == "new" or (node.state == "refused" and now > node.again):
                 self._greet(node)
 
     def _greet(self, node: Node) -> None:
-        node.state = "asked"
-        self._push(node, "welcome", encode({"is": "welcome", "data": self._hosting.data}))
+        node.state, node.challenge = "asked", "" if self._signing is None else new_challenge()
+        told = {"data": self._hosting.data, "clients": list(self._hosting.names), "challenge": node.challenge}
+        self._push(node, "welcome", encode({"is": "welcome", **environment(), **told}))
 
     def _prepare(self, node: Node) -> None:
         node.state = "asked"
-        told = {"is": "prepared", "welcome": self._hosting.told(node.number), "prepared": self._offer}
+        known = bool(node.has) and node.has == self._offer.get("digest")
+        prepared = KNOWN if known else self._offer
+        node.has = ""  # should it have lost it meanwhile, it is told all
+        told = {"is": "prepared", "welcome": self._hosting.told(node.number), "prepared": prepared}
         self._push(node, "prepared", encode(told))
 
     def _lose(self, node: Node, reason: str) -> None:
@@ -165,7 +192,9 @@ class FlowerWire(Admitting):
     # --- messages
 
     def _push(self, node: Node, kind: str, message: bytes | bytearray) -> None:
-        parcel = Parcel(bytes(message), run=str(self._offer.get("run", "")), digest=str(self._offer.get("digest", "")))
+        content, run, digest = bytes(message), str(self._offer.get("run", "")), str(self._offer.get("digest", ""))
+        proof = "" if self._signing is None else self._signing(node.id, content, run, digest)
+        parcel = Parcel(content, run=run, digest=digest, proof=proof)
         sort = MessageType.TRAIN if kind == "visit" else MessageType.QUERY
         made = Message(packed(parcel), dst_node_id=node.id, message_type=sort, ttl=self._seconds)
         for identity in self._grid.push_messages([made]):
@@ -244,7 +273,10 @@ class FlowerWire(Admitting):
             return
         try:
             if asked.kind == "welcome":
-                node.number, _ = self._hosting.welcome({**tree, "is": kind}, None)
+                certificate = proven(tree.get("proof"), node.challenge, node=node.id) if node.challenge else None
+                node.number, _ = self._hosting.welcome(tree, certificate)
+                node.certificate = certificate
+                node.has = str(tree["has"])
                 self._check_alone(node)
                 self._hosting.describe(node.number, {"is": "described", "data": tree.get("told")})
                 node.state = "described"
