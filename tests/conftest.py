@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from browser import Browser
 from filelock import FileLock
 
 hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is no mistake of the code
@@ -20,7 +22,7 @@ hypothesis.settings.load_profile("patient")
 # interrupt it: Python listens to Ctrl-C only where its parent has not said otherwise.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LONGEST = ("test_attack.py", "test_ray.py", "test_dist.py")
+LONGEST = ("test_attack.py", "test_ray.py", "test_dist.py", "test_site.py")
 """Files that begin first, or one process would be left with them at the end."""
 
 
@@ -50,3 +52,11 @@ def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
             shutil.copy(SHARED / "femnist" / "femnist.npz", folder / "femnist")
             done.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One real browser for all tests of a process."""
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedrelay.algorithms import Change, method
     from fedrelay.data import Federation
     from fedrelay.errors import BadInput, DroppedClients, RunFailed
+    from fedrelay.report import results
     from fedrelay.runs.log import RoundLog, Summary
     from fedrelay.runs.loop import adapted, advance, deployed, start, train
     from fedrelay.runs.record import Recorder
@@ -68,6 +69,7 @@ __all__ = [
     "models",
     "plans",
     "report",
+    "results",
     "runs",
     "seeds",
     "start",
@@ -88,6 +90,7 @@ PLACES = {
     "Federation": "data",
     "Recorder": "runs.record",
     "load_model": "studies.loading",
+    "results": "report",
 }
 """Where the names that are no modules come from."""
 

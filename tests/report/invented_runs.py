@@ -59,11 +59,13 @@ def round_log(number, accuracy=None, loss=None, **changes):
     return RoundLog(**line | {"drops": (), "metrics": {"accuracy": accuracy, "loss": loss}})
 
 
-def run_folder(folder, lines=None, *, algorithm="fedseq", finished=True, extra="", rounds=4, **changes):
+def run_folder(
+    folder, lines=None, *, algorithm="fedseq", finished=True, extra="", rounds=4, seed=0, data="digits", **changes
+):
     """Write an invented run folder; `rounds` were asked for."""
     folder.mkdir(parents=True)
     lines = [line_of(i, a) for i, a in enumerate(ACCURACIES, 1)] if lines is None else lines
-    config = f'rounds = {rounds}\nseed = 0\n[data]\nname = "digits"\npartition = {{ name = "shards" }}\n'
+    config = f'rounds = {rounds}\nseed = {seed}\n[data]\nname = "{data}"\npartition = {{ name = "shards" }}\n'
     config += f'[algorithm]\nname = "{algorithm}"\n{extra}'
     (folder / "config.toml").write_text(config, encoding="utf-8")
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import plotly.graph_objects as go
 import pytest
 from invented_runs import HOSPITALS, judged_folder, rendered, run_folder
-from needs import lacking
-from test_page import BROWSER, Tags
+from test_page import Tags
 
 from fedrelay import report
 from fedrelay.report import few_clients, judged
@@ -130,15 +128,12 @@ def test_the_terminal_has_the_same_table(runs):
     assert report.client_table([]) is None
 
 
-def test_a_browser_draws_clients_calibration_and_confusion(runs, tmp_path):
-    if BROWSER is None:
-        lacking("no browser")
-    page = report.write([run.folder for run in runs], tmp_path / "report.html")
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-    profile = f"--user-data-dir={tmp_path / 'profile'}"
-    done = subprocess.run([*command, profile, page.as_uri()], capture_output=True, timeout=120, check=True)
-    dom = done.stdout.decode()
-    for key in ("clients", "reliability", "confusion-0"):
-        chart = dom.split(f'data-figure="{key}"')[1].split("</figure>")[0]
-        assert "main-svg" in chart, key
-    assert "heatmaplayer" in dom.split('data-figure="confusion-0"')[1]
+def test_a_browser_draws_clients_calibration_and_confusion(runs, tmp_path, browser):
+    path = report.write([run.folder for run in runs], tmp_path / "report.html")
+    with browser.page(path.as_uri()) as page:
+        page.wait("document.documentElement.dataset.drawn !== undefined")
+        drawn = "document.querySelectorAll('[data-figure=\"0-{}\"] .{}').length"
+        assert page.run(drawn.format("clients", "point")) == 5
+        assert page.run(drawn.format("reliability", "point")) == 1
+        assert page.run(drawn.format("confusion-0", "heatmaplayer image")) == 1
+        assert page.complaints() == []

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import pytest
 
 from fedrelay.runs.results import ClientResult, Clients, write_clients
-from fedrelay.studies.over_seeds import Repeated, by_client, picture, remarks
+from fedrelay.studies.over_seeds import Repeated, by_client, picture
 from fedrelay.tasks import Headline
 
 
@@ -27,13 +27,6 @@ def test_a_bar_is_the_mean_and_every_seed_a_dot():
     assert other["error_x"]["array"] == [pytest.approx(0)]
     assert figure.spec["layout"]["yaxis"]["ticktext"] == ["&lt;a&gt;", "b"]
     assert "The mean of 2 seeds" in figure.caption
-
-
-def test_the_best_over_all_seeds_is_named():
-    runs = [Repeated("a", (0.4, 0.6)), Repeated("b", (0.3, 0.4)), Repeated("once", (0.9,))]
-    assert remarks(runs, Headline()) == ["Over 2 seeds a has the best accuracy: 50.0% ± 14.1%."]
-    assert remarks(runs, Headline("mae", higher_is_better=False, share=False))[0].startswith("Over 2 seeds b has")
-    assert remarks(runs[1:], Headline()) == []
 
 
 def test_with_one_seed_there_is_nothing_to_say():

@@ -179,7 +179,7 @@ def test_several_seeds_and_jobs_give_a_mean_a_table_and_a_page(tmp_path):
     assert "validation accuracy" in text
     assert "on the test set, which nothing was chosen by" in text
     page = (tmp_path / "a" / "report.html").read_text()
-    assert "Validation accuracy over rounds" in page
+    assert "<h2>Validation accuracy</h2>" in page
     assert "Validation accuracy over lr" in page
     assert "Test accuracy" not in page
 

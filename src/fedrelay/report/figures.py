@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 from fedrelay.report import measures
+from fedrelay.report.repeats import repeats
 from fedrelay.runs.costs import DIRECTIONS
 from fedrelay.runs.folder import Run
 from fedrelay.runs.log import RoundLog
@@ -44,6 +45,8 @@ class Figure:
     caption: str
     spec: Spec
     wide: bool = False
+    measure: Measure | None = None
+    """What its lines are of, one line a run over rounds; a page may draw them along something else."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,16 @@ ROUNDS = Scale("Round", lambda run: [log.round for log in run.rounds], shared=Tr
 
 
 def styles(runs: Sequence[Run]) -> list[Style]:
-    """One look per run; a reference is grey and dashed, so that it does not seem to compete."""
-    found, place = [], 0
-    for run in runs:
-        if measures.is_reference(run):
-            found.append(Style(GREY, "dash"))
-        else:
-            found.append(Style(COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]))
-            place += 1
+    """One look per run; seeds of the same run share their colour. A reference is grey and dashed, so that it does not
+    seem to compete."""
+    found, place = [Style(GREY, "dash")] * len(runs), 0
+    for one in repeats(runs, [run.name for run in runs]):
+        if measures.is_reference(runs[one.places[0]]):
+            continue
+        colour, first = COLOURS[place % len(COLOURS)], place // len(COLOURS)
+        for number, run in enumerate(one.places):
+            found[run] = Style(colour, DASHES[(first + number) % len(DASHES)])
+        place += 1
     return found
 
 
@@ -121,7 +126,8 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
             found.append(Figure(key, measure.title, "After the last round.", _lengths(runs, names, measure), wide))
         else:
             spec = lines(runs, names, measure, scale)
-            found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide))
+            live = measure if scale.shared else None
+            found.append(Figure(key, f"{measure.title} over {over}", caption, spec, wide, live))
 
     merged = (
         "How many times models were mixed; there is no server."
@@ -177,13 +183,13 @@ def lines(runs: Sequence[Run], names: Sequence[str], measure: Measure, scale: Sc
         data.append(trace)
     layout = axes(scale.title, measure.title)
     layout["hovermode"] = "x unified" if scale.shared else "closest"
-    if _wide_apart([max(trace["x"], default=0) for trace in data], 20):
+    if wide_apart([max(trace["x"], default=0) for trace in data], 20):
         _logarithmic(layout["xaxis"], "SI")
     if measure.by is not None:
         layout |= _levels(runs, measure.by)
     if measure.by is not None and measure.by.share:
         layout["yaxis"]["ticksuffix"] = " %"
-    elif _wide_apart([y for trace in data for y in trace["y"]], 100):
+    elif wide_apart([y for trace in data for y in trace["y"]], 100):
         _logarithmic(layout["yaxis"], "e")
     return {"data": data, "layout": layout}
 
@@ -226,7 +232,7 @@ def places(names: Sequence[str]) -> Spec:
     }
 
 
-def _wide_apart(values: Sequence[float], times: float) -> bool:
+def wide_apart(values: Sequence[float], times: float) -> bool:
     """Whether a linear axis would press some of these into a corner. A run that sent nothing has no say."""
     positive = [value for value in values if value > 0]
     return min(values, default=0) >= 0 and bool(positive) and max(positive) > times * min(positive)

@@ -150,8 +150,7 @@ def _rounds(count: float | None) -> str:
 
 
 def _progress(name: str, run: Run) -> str:
-    planned = measures.planned(run)
-    return f"{name} (round {len(run.rounds)}{f' of {planned}' if planned else ''})"
+    return f"{name} ({measures.progress(run)})"
 
 
 def _listed(names: Sequence[str]) -> str:

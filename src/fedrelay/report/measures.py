@@ -92,6 +92,13 @@ def planned(run: Run) -> int | None:
     return rounds if isinstance(rounds, int) else None
 
 
+def progress(run: Run) -> str:
+    """How far a run is that has not finished."""
+    rounds = planned(run)
+    done = run.rounds[-1].round if run.rounds else 0
+    return f"round {done}{f' of {rounds}' if rounds else ''}"
+
+
 def planned_seed(run: Run) -> int | None:
     """Of all that is random in the run."""
     seed = run.config.get("seed")
@@ -120,7 +127,7 @@ def time_to(run: Run, share: str) -> float | None:
 def hops_to(run: Run, share: str) -> int | None:
     """How many visits had to wait for one another until the share of the target was reached."""
     reached = rounds_to(run, share)
-    return None if reached is None else sum(log.depth for log in run.rounds[:reached])
+    return None if reached is None else sum(log.depth for log in run.rounds if log.round <= reached)
 
 
 def targets(runs: Sequence[Run]) -> list[float]:

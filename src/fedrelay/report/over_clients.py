@@ -25,7 +25,8 @@ def curves(runs: Sequence[Run], names: Sequence[str]) -> list[Figure]:
     for key in keys:
         measure = measure_of(key, by)
         if not measures.once(runs, measure.of):  # a curve of one point is no curve
-            found.append(Figure(f"clients_{key}", measure.title, caption(key), lines(runs, names, measure, ROUNDS)))
+            spec = lines(runs, names, measure, ROUNDS)
+            found.append(Figure(f"clients_{key}", measure.title, caption(key), spec, measure=measure))
     return found
 
 

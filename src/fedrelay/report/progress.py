@@ -26,15 +26,19 @@ from fedrelay.report.measures import words
 from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.record import Recorder
+from fedrelay.runs.trackers import tracked, trackers
 from fedrelay.runs.underway import FOLDER, in_words
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 MOST_DROPS = 5
 
 
-def follow(recorder: Recorder, console: Console, beside: RenderableType | None = None) -> None:
+def follow(
+    recorder: Recorder, console: Console, beside: RenderableType | None = None, *, logbooks: Sequence[str] = ()
+) -> None:
     """Run to the end, with a live display of the headline, rounds per second and time left if this is a terminal, and
-    of what there is beside."""
+    of what there is beside; every round is also written into these logbooks (`trackers.TRACKERS`)."""
+    books = trackers(logbooks, recorder.path)
     with bars(console, beside) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", DroppedClients)  # they are named below
         recorder = replace(recorder, engine=Watched(recorder.engine, progress))
@@ -46,7 +50,7 @@ def follow(recorder: Recorder, console: Console, beside: RenderableType | None =
         )
         began, named, found, told = time.perf_counter(), set[int](), "…", ""
         lost: list[int] = []
-        for log in recorder.run():
+        for log in tracked(recorder, books):
             if log.round <= done:  # of an earlier part of this run
                 began = time.perf_counter()
                 continue
@@ -87,7 +91,7 @@ def bars(console: Console, beside: RenderableType | None = None) -> Progress:
         TextColumn("left"),
         UnderwayColumn(),
     )
-    made = Bars(*columns, console=console, disable=not console.is_terminal)
+    made = Bars(*columns, console=console, disable=console.quiet or not console.is_terminal)
     made.beside = beside
     return made
 
@@ -116,6 +120,9 @@ class Watched(Engine):
     @property
     def names(self) -> Sequence[str]:
         return self.engine.names
+
+    def why_stop(self, round: int, /) -> str | None:
+        return self.engine.why_stop(round)
 
     def measured(self) -> Tree:
         return self.engine.measured()

@@ -15,7 +15,7 @@ from fedrelay.runs.results import read_clients, rows_of, table
 from fedrelay.system import files
 
 Row = dict[str, Any]
-Folders = Path | str | Sequence[Path | str]
+Folders = Path | str | Sequence[Path | str | Run]
 
 
 def round_rows(runs: Sequence[Run]) -> list[Row]:
@@ -66,20 +66,21 @@ def write_csv(folders: Folders, out: Path | str) -> list[Path]:
 
 def frame(folders: Folders) -> Any:
     """Every round of the runs in these folders as a frame of pandas: one row each, with the name of its run."""
-    return _frame(round_rows(loaded(folders)))
+    return as_frame(round_rows(loaded(folders)))
 
 
 def summaries(folders: Folders) -> Any:
     """The summaries of the runs in these folders as a frame of pandas: one row for every run that has ended."""
-    return _frame(summary_rows(loaded(folders)))
+    return as_frame(summary_rows(loaded(folders)))
 
 
 def clients(folders: Folders) -> Any:
     """The figures of every client of the runs in these folders as a frame of pandas."""
-    return _frame(client_rows(loaded(folders)))
+    return as_frame(client_rows(loaded(folders)))
 
 
-def _frame(rows: list[Row]) -> Any:
+def as_frame(rows: list[Row]) -> Any:
+    """Rows as a frame of pandas."""
     try:
         import pandas
     except ImportError:
@@ -88,9 +89,10 @@ def _frame(rows: list[Row]) -> Any:
 
 
 def loaded(folders: Folders) -> list[Run]:
-    """The runs in these folders; a folder named twice counts once."""
+    """The runs in these folders; a folder named twice counts once, and a run stands for itself."""
     several = [folders] if isinstance(folders, Path | str) else folders
-    return [load(folder) for folder in {Path(folder).resolve(): folder for folder in several}.values()]
+    found = {(one.folder if isinstance(one, Run) else Path(one)).resolve(): one for one in several}
+    return [one if isinstance(one, Run) else load(one) for one in found.values()]
 
 
 def named(runs: Sequence[Run]) -> Iterable[tuple[str, Run]]:

@@ -42,7 +42,7 @@ def cloud_figure(key: str, cloud: Cloud, caption: str) -> Figure:
     """The cloud for a page, one trace a kind, so that its list can show and hide them."""
     data: list[Spec] = [
         {
-            "type": "scattergl" if len(cloud.places) > 5000 else "scatter",
+            "type": "scatter",
             "mode": "markers",
             "name": escape(shortened(name)),
             "x": points[:, 0].round(3).tolist(),

@@ -9,9 +9,15 @@ from typing import Any
 
 from fedrelay.errors import BadInput
 
-COMPARISON, SWEEP, GROUPINGS, REPRODUCED = "results.json", "tune.json", "results.json", "results.json"
+COMPARISON, SWEEP, GROUPINGS, REPRODUCED, RACE = (
+    "results.json",
+    "tune.json",
+    "results.json",
+    "results.json",
+    "race.json",
+)
 """The file that says what was found; it is written first, so that the others never stand alone."""
-WRITTEN = ("results.json", "tune.json", "results.md", "report.html", "table.md", "page.html")
+WRITTEN = ("results.json", "tune.json", "race.json", "results.md", "report.html", "table.md", "page.html")
 
 
 def claim(out: Path, record: str, same: Callable[[Any], bool], *, force: bool) -> None:
@@ -29,7 +35,7 @@ def claim(out: Path, record: str, same: Callable[[Any], bool], *, force: bool) -
             raise BadInput(f"{path} is not a plain file, and nothing else is replaced: choose another --out")
     if not there or force:
         return
-    others = {"results.json", "tune.json"} - {record}
+    others = {COMPARISON, SWEEP, RACE} - {record}
     if any(path.name in others for path in there) or not _holds(out / record, same):
         raise BadInput(
             f"{out.resolve()} holds results of something else ({', '.join(path.name for path in there)}); nothing was "

@@ -27,6 +27,7 @@ from fedrelay.config import schema
 from fedrelay.errors import BadInput, RunFailed, within
 from fedrelay.report import effort
 from fedrelay.report.progress import bars, follow
+from fedrelay.report.time_left import TimeLeft
 from fedrelay.runs.folder import SUMMARY, read_summary
 from fedrelay.runs.log import Summary
 from fedrelay.studies import over_seeds, positions
@@ -53,6 +54,8 @@ class Job:
     folder: Path
     left_out: tuple[str, ...] = ()
     """What the file says for all runs and this one does not know."""
+    logbooks: tuple[str, ...] = ()
+    """Of other programs, into which its rounds are written too (`trackers.TRACKERS`)."""
 
 
 def compare(
@@ -66,6 +69,7 @@ def compare(
     ray: str | None = None,
     data_dir: Path | None = None,
     force: bool = False,
+    logbooks: Sequence[str] = (),
 ) -> tuple[list[Row], list[str]]:
     """Do every run of the tables that is not done yet; write results.json, results.md and report.html.
 
@@ -78,6 +82,7 @@ def compare(
         within("jobs", jobs, least=1)
     against = against_of(tables)
     todo, reference = plan(tables, out, sets)
+    todo = [replace(job, logbooks=tuple(logbooks)) for job in todo]
     refuse_links(out, (job.folder for job in todo))
     claim(out, COMPARISON, lambda found: covers(todo, found), force=force)
     for job in todo:
@@ -102,10 +107,11 @@ def compare(
     more = [text for text in (over_seeds.by_client(repeated), positions.table(damages, judged)) if text]
     write(rows, remarks, out, Path(name).stem, more="\n".join(more), against=against)
     if done:
-        said = [*over_seeds.remarks(repeated, judged), *missing]  # the page finds the others
         pictures = [*over_seeds.picture(repeated, judged), *positions.picture(damages, judged)]
         page = against_done(against, done)
-        report.write([job.folder for job in done], out / "report.html", remarks=said, pictures=pictures, against=page)
+        report.write(
+            [job.folder for job in done], out / "report.html", remarks=missing, pictures=pictures, against=page
+        )
     return rows, remarks
 
 
@@ -180,8 +186,12 @@ def carry_out(
 ) -> dict[tuple[str, int], str]:
     """Run what is to be done: the reasons of those that failed, which do not stop the others."""
     if pool is None:
-        results = [run(job, data_dir, live) for job in todo]
-        return {(job.name, job.seed): reason for job, reason in zip(todo, results, strict=True) if reason is not None}
+        reasons, left = dict[tuple[str, int], str](), TimeLeft("runs", len(todo))
+        for number, job in enumerate(todo, 1):
+            reason = run(job, data_dir, live, left)
+            reasons |= {} if reason is None else {(job.name, job.seed): reason}
+            left.at(number)
+        return reasons
     failures = {}
     with bars(live) as progress:
         bar = progress.add_task("all runs", total=len(todo), unit="runs", said="")
@@ -194,11 +204,12 @@ def carry_out(
     return failures
 
 
-def run(job: Job, data_dir: Path | None, live: Console | None = None) -> str | None:
+def run(job: Job, data_dir: Path | None, live: Console | None = None, left: TimeLeft | None = None) -> str | None:
     """One run to its end: why it failed, or None. Beside others it has no display of its own, only warnings."""
     console = live or PlainConsole(stderr=True, force_terminal=False)
     try:
-        follow(config.build(job.tables, data_dir).record(job.folder, resume=True), console)
+        recorder = config.build(job.tables, data_dir).record(job.folder, resume=True)
+        follow(recorder, console, left, logbooks=job.logbooks)
     except RunFailed as error:
         return str(error)
     return None

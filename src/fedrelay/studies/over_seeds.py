@@ -44,16 +44,6 @@ def picture(runs: Sequence[Repeated], by: Headline) -> list[Figure]:
     return [Figure("seeds", title, caption, bars(known, by), wide=True)]
 
 
-def remarks(runs: Sequence[Repeated], by: Headline) -> list[str]:
-    """Who is best over all seeds; nothing if there is one run, or one seed."""
-    known = [run for run in runs if len(run.values) > 1]
-    if len(known) < 2:
-        return []
-    best = max(known, key=lambda run: by.merit(statistics.fmean(run.values)))
-    told = mean_and_deviation(best.values, by.text)
-    return [f"Over {len(best.values)} seeds {best.name} has the best {words(by.name)}: {told}."]
-
-
 def bars(runs: Sequence[Repeated], by: Headline) -> Spec:
     factor = 100.0 if by.share else 1.0
     data: list[Spec] = []

@@ -55,10 +55,14 @@ class Trial:
     """The metric to judge by."""
     evaluate: Evaluate = Evaluate()
     """Its figure is the mean of the last tests, as that of a summary."""
+    label: str = ""
+    """What it is called, where its settings would be too long a name."""
 
     @property
     def name(self) -> str:
-        return ", ".join(f"{key.rpartition('.')[2]} = {text_of(value)}" for key, value in self.settings.items())
+        return self.label or ", ".join(
+            f"{key.rpartition('.')[2]} = {text_of(value)}" for key, value in self.settings.items()
+        )
 
     @property
     def rounds(self) -> int:

@@ -14,14 +14,15 @@ from concurrent.futures import Executor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
 from fedrelay import config, report
 from fedrelay.errors import BadInput, DroppedClients, RunFailed, within
 from fedrelay.report.figures import Figure
+from fedrelay.report.time_left import TimeLeft
 from fedrelay.runs import checkpoint
 from fedrelay.runs.log import RoundLog
 from fedrelay.runs.loop import deployed
@@ -49,6 +50,25 @@ class Stretch:
     folder: Path
     goal: int
     data_dir: Path | None
+
+
+class Shown(Protocol):
+    """Where it is shown how trials stand."""
+
+    def update(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Display:
+    """How the trials stand, live, and how long they will take."""
+
+    screen: Live
+    trials: Sequence[Trial]
+    left: TimeLeft
+
+    def update(self) -> None:
+        self.left.at(sum(len(one.logs) for trial in self.trials for one in trial.attempts))
+        self.screen.update(Group(board(self.trials), self.left))
 
 
 def tune(
@@ -82,11 +102,12 @@ def tune(
         if ray is not None:
             refuse_engine(built.engine)
         trial.headline, trial.evaluate, rounds = built.task.headline, built.evaluate, built.tables["rounds"]
-    with Live(console=live, refresh_per_second=4, transient=True) as display, side_by_side(jobs, ray, out) as pool:
+    left = TimeLeft("rounds, at most", rounds * sum(len(trial.attempts) for trial in trials))
+    with Live(console=live, refresh_per_second=4, transient=True) as screen, side_by_side(jobs, ray, out) as pool:
         for rung in RUNGS[-1:] if to_the_end else RUNGS:
             going = [trial for trial in trials if not trial.stopped]
             goal = max(round(rung * rounds), 1)
-            advance(going, tables, goal, pool, display=display, all_=trials, data_dir=data_dir)
+            advance(going, tables, goal, pool, display=Display(screen, trials, left), data_dir=data_dir)
             if goal < rounds:  # of one round there is nothing left to save
                 give_up_hopeless(trials)
     ranked = sorted(trials, key=lambda trial: trial.merit, reverse=True)
@@ -125,15 +146,16 @@ def advance(
     goal: int,
     pool: Executor | None,
     *,
-    display: Live,
-    all_: Sequence[Trial],
+    display: Shown,
     data_dir: Path | None,
 ) -> None:
-    """Go on to round `goal` with all seeds of these trials; one that fails is over, with its reason."""
+    """Go on to round `goal` with all seeds of these trials that are not there yet, for to begin a process only to see
+    that takes longer than a round; one that fails is over, with its reason."""
     todo = {
         (place, number): Stretch(tables_of(tables, trial, one), one.folder, goal, data_dir)
         for place, trial in enumerate(going)
         for number, one in enumerate(trial.attempts)
+        if not one.logs or one.logs[-1].round < goal
     }
     if pool is None:
         for (place, number), stretch in todo.items():
@@ -141,7 +163,7 @@ def advance(
             try:
                 for log in rounds_of(stretch):
                     attempt.logs.append(log)
-                    display.update(board(all_))
+                    display.update()
             except RunFailed as error:
                 going[place].stopped = f"failed: {error}"
         return
@@ -150,7 +172,7 @@ def advance(
         place, number = futures[future]
         going[place].attempts[number].logs, failure = future.result()
         going[place].stopped = going[place].stopped or failure
-        display.update(board(all_))
+        display.update()
 
 
 def rounds_of(stretch: Stretch) -> Iterator[RoundLog]:
