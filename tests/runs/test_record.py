@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from fedrelay.models import Logistic
 from fedrelay.runs import checkpoint, testing
 from fedrelay.runs.costs import Estimate
 from fedrelay.runs.json_files import dumps
+from fedrelay.runs.labels import Labels, read_labels
 from fedrelay.runs.log import Dropped, RoundLog, Summary, Undescribed
 from fedrelay.runs.rounds import Lines, encode, read_rounds
 from fedrelay.runs.summary import Evaluate, rounds_to, summarise
@@ -71,6 +73,7 @@ def test_a_run_folder_holds_what_the_contract_says(whole):
     assert sorted(path.name for path in folder.iterdir()) == [
         "checkpoint",
         "config.toml",
+        "labels.json",
         "model.json",
         "model.pt",
         "quality.json",
@@ -584,3 +587,21 @@ def test_a_latency_for_other_clients_is_refused_before_the_run(tmp_path):
         recorder_in(tmp_path / "run", latency={"speed": {"name": "given", "values": [1.0, 2.0, 3.0]}})
     with pytest.raises(BadInput, match=r"\[latency\]: unknown key 'speeds'; did you mean 'speed'"):
         recorder_in(tmp_path / "run", latency={"speeds": {"name": "constant", "value": 1.0}})
+
+
+def test_the_main_class_of_every_client_is_written_where_it_is_known(whole, tmp_path):
+    """Counted by hand from the labels that every client has."""
+    federation = config.build(TABLES).federation
+    labels = [federation.source.train.labels[list(rows)] for rows in owned(federation)]
+    expected = [max(range(10), key=lambda kind, mine=mine: (int((mine == kind).sum()), -kind)) for mine in labels]
+    assert read_labels(whole[0]) == Labels(tuple(map(str, range(10))), tuple(expected))
+    engine = Inline(federation, Task.of(Logistic(), federation))
+    recorder = Recorder(tmp_path / "run", fr.method(), engine, federation.test, rounds=1)
+    assert len(list(recorder.run())) == 1
+    assert read_labels(tmp_path / "run") is None  # who is not told of the federation cannot know
+
+
+def owned(federation):
+    """The rows of every client."""
+    starts = federation.starts.tolist()
+    return [federation.order[a:b].tolist() for a, b in pairwise(starts)]

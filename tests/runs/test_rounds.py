@@ -9,8 +9,13 @@ from dataclasses import replace
 import pytest
 from test_claim import recorder
 
-from fedrelay import BadInput, report
-from fedrelay.runs import checkpoint
+import fedrelay as fr
+from fedrelay import BadInput, Federation, Recorder, Task, report
+from fedrelay.algorithms import fedseq
+from fedrelay.data import Iid, digits
+from fedrelay.engines import Inline
+from fedrelay.models import Logistic
+from fedrelay.runs import checkpoint, loop
 from fedrelay.runs.output import load_trained
 from fedrelay.runs.rounds import Noted, read_rounds
 
@@ -132,3 +137,17 @@ def test_a_damaged_description_of_the_model_is_refused_in_our_words(run, old, ne
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(BadInput, match=r"model"):
         load_trained(run).network()
+
+
+def test_a_line_says_who_trained_after_whom_unless_they_are_too_many(tmp_path, monkeypatch):
+    """Chains of two of four clients: everybody once, and the line is read back as it was made."""
+    federation = Federation.split(digits(), Iid(), 4)
+    method = fr.method(fedseq(max_clients=2), fraction=1.0)
+    engine = Inline(federation, Task.of(Logistic(), federation))
+    rounds = Recorder(tmp_path / "run", method, engine, federation.test, rounds=2).run()
+    first = next(rounds)
+    assert [len(chain) for chain in first.order] == [2, 2]
+    assert sorted(client for chain in first.order for client in chain) == [0, 1, 2, 3]
+    monkeypatch.setattr(loop, "MOST_ORDERED", 3)
+    assert next(rounds).order == ()
+    assert [log.order for log in read_rounds(tmp_path / "run" / "rounds.jsonl")] == [first.order, ()]

@@ -24,7 +24,7 @@ from fedrelay.models import MlpNorm
 from fedrelay.runs import checkpoint, record
 from fedrelay.runs import underway as module
 from fedrelay.runs.record import Recorder
-from fedrelay.runs.underway import FOLDER, UnderwayFiles, in_words
+from fedrelay.runs.underway import FOLDER, UnderwayFiles, in_words, told
 from fedrelay.types import Baton, Chain, Place, Work
 
 METHODS = {
@@ -221,9 +221,10 @@ def test_an_engine_that_chose_how_to_run_does_not_choose_again_in_the_same_round
 def test_whoever_watches_sees_hops_and_models_of_one_chain_and_the_hops_of_several(tmp_path, at_once):
     kept = UnderwayFiles(tmp_path / FOLDER)
     assert in_words(tmp_path / FOLDER) == ""
-    one = Place(kept, "chain-0", str)
+    one = Place(kept, "chain-0", str, (0, 7, 3))
     one.tell("hop", 3, 10)
     one.tell("model", 2, 5)
+    assert [each.clients for each in told(tmp_path / FOLDER)] == [(0, 7, 3)]
     assert in_words(tmp_path / FOLDER) == "hop 3/10, model 2/5"
     Place(kept, "chain-4", str).tell("hop", 1, 4)
     assert in_words(tmp_path / FOLDER) == "hop 4/14"
@@ -233,7 +234,7 @@ def test_whoever_watches_sees_hops_and_models_of_one_chain_and_the_hops_of_sever
 
 def test_a_run_tells_how_far_its_pool_is(tmp_path, at_once, monkeypatch):
     seen = []
-    monkeypatch.setattr(UnderwayFiles, "tell", lambda self, name, figures: seen.append(dict(figures)))
+    monkeypatch.setattr(UnderwayFiles, "tell", lambda self, name, figures, clients: seen.append(dict(figures)))
     next(recorder(tmp_path, "fedelmy").run())
     assert seen[:2] == [{"hop": (1, 4)}, {"hop": (1, 4), "model": (0, 3)}]
     assert seen[4:7] == [{"hop": (hop, 4), "model": (model, 3)} for hop, model in ((1, 3), (2, 3), (2, 0))]

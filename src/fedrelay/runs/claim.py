@@ -18,11 +18,13 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fedrelay.errors import BadInput, RunFailed
-from fedrelay.runs import checkpoint, underway
+from fedrelay.runs import checkpoint, holder, underway
 from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS
+from fedrelay.runs.holder import HOLDER, lock_of
 from fedrelay.system import files
 
-LOCK = ".lock"
+PATIENCE = 0.3
+"""Seconds to wait for the lock: whoever only asks whether a run goes on has it for a moment."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def alone_in(folder: Path) -> Iterator[Claim]:
     try:
         make_private(folder)
         make_private(folder / checkpoint.FOLDER)
-        lock = FileLock(lock_of(folder), timeout=0, mode=files.PRIVATE)
+        lock = FileLock(lock_of(folder), timeout=PATIENCE, mode=files.PRIVATE)
         lock.acquire()
     except Timeout:
         raise BadInput(
@@ -73,14 +75,21 @@ def alone_in(folder: Path) -> Iterator[Claim]:
         ) from None
     except OSError as error:
         raise BadInput(f"{folder} cannot be written ({error.strerror or error}): choose another --out") from error
+    found = identity(lock_of(folder))
+    failure: BaseException | None = None
     try:
         for place in (folder, folder / checkpoint.FOLDER):
             files.sweep(place, older=0)  # whoever wrote these parts has lost the lock, so it is dead
-        found = identity(lock_of(folder))
         if found is None:
             raise RunFailed(f"{folder} was removed just now: run again")
+        holder.note(folder)
         yield Claim(folder, found)
+    except BaseException as error:
+        failure = error
+        raise
     finally:
+        if identity(lock_of(folder)) == found:  # what has taken its place is not ours
+            holder.forget(folder, failure)
         lock.release()
 
 
@@ -89,10 +98,6 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=files.PRIVATE_FOLDER, exist_ok=True)
-
-
-def lock_of(folder: Path) -> Path:
-    return folder / checkpoint.FOLDER / LOCK
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -110,8 +115,10 @@ def refuse_links(folder: Path) -> None:
         refuse_unless(folder / name, stat.S_ISREG, "a plain file")
     for place in (folder / checkpoint.FOLDER, folder / checkpoint.FOLDER / underway.FOLDER):
         refuse_unless(place, stat.S_ISDIR, "a plain folder")
-    refuse_unless(lock_of(folder), stat.S_ISREG, "a plain file")
-    for path in checkpoint.files_in(folder / checkpoint.FOLDER):
+    for path in (lock_of(folder), folder / checkpoint.FOLDER / HOLDER):
+        refuse_unless(path, stat.S_ISREG, "a plain file")
+    saved = folder / checkpoint.FOLDER
+    for path in (*checkpoint.files_in(saved), *checkpoint.parts_in(saved)):
         refuse_unless(path, stat.S_ISREG, "a plain file")
 
 
