@@ -6,11 +6,19 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
 from fedrelay import config
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import live as cli_live
+from fedrelay.cli import quiet, targets
 from fedrelay.errors import BadInput
 from fedrelay.studies import compare, compared, trials, tune
+from fedrelay.studies.attack_grid import crossing, grid, page
+from fedrelay.studies.attack_grid.cells import Cells
+from fedrelay.studies.in_one_line import in_one_line
 from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
@@ -19,10 +27,13 @@ ERR = PlainConsole(stderr=True)
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
     """The options of `fedrelay compare`."""
-    parser.add_argument("file", type=Path, help="a configuration with a table [runs.NAME] for every run")
+    text = "a configuration with a table [runs.NAME] for every run, or with methods, attacks and defences to be crossed"
+    parser.add_argument("file", type=Path, help=text)
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="change a value in every run")
     parser.add_argument("--out", type=Path, help="where runs, results and report.html go (default: runs/NAME OF FILE)")
     add_side_by_side(parser)
+    quiet.add(parser)
+    cli_live.add_logbooks(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_compare)
@@ -38,25 +49,42 @@ def add_side_by_side(parser: argparse.ArgumentParser) -> None:
 
 def run_compare(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / options.file.stem
-    rows, remarks = compare.compare(
-        config.read(options.file),
-        out,
-        ERR,
-        name=str(options.file),
-        sets=options.set,
-        jobs=options.jobs,
-        ray=options.ray,
-        data_dir=options.data_dir,
-        force=options.force,
-    )
+    tables, names = config.read(options.file), ("jobs", "ray", "data_dir", "force")
+    settings = {"name": str(options.file), "sets": options.set, **{name: getattr(options, name) for name in names}}
+    live = quiet.console(options)
+    logbooks = cli_live.logbooks(options)
+    if crossing.asked(tables):
+        if logbooks:
+            raise BadInput(f"--{logbooks[0]} is for runs of [runs.NAME]: leave it out where attacks meet defences")
+        return told_of_grid(grid.carry_out(tables, out, live, **settings), out)
+    rows, remarks = compare.compare(tables, out, live, **settings, logbooks=logbooks)
     OUT.print(compared.table(rows))
     for text in remarks:
         OUT.print(text, style="yellow", highlight=False, soft_wrap=True)
     for row in rows:
         for reason in row.failed:
             ERR.print(f"{row.name} failed: {reason}", style="red", highlight=False, soft_wrap=True)
+    line = in_one_line(rows, out)
+    if line:
+        OUT.print(line, highlight=False, soft_wrap=True)
     OUT.print(f"Results are in {out}: results.md, results.json, report.html.", soft_wrap=True)
     return 0 if all(not row.failed for row in rows) else 1
+
+
+def told_of_grid(cells: Cells, out: Path) -> int:
+    """What defences give and cost, method by method. Refused cells are no failures, and runs that break off under
+    attack are results; what else failed is told, as in every comparison."""
+    for method in cells.grid.methods:
+        heads, lines = page.worth_table(cells, method)
+        shown = [place for place, head in enumerate(heads) if not head.startswith(("traffic", "worst"))]
+        table = Table(method, *(heads[place] for place in shown[1:]), box=box.SIMPLE_HEAD, pad_edge=False)
+        for line in lines:
+            table.add_row(*(Text(line[place]) for place in shown))
+        OUT.print(table)
+    for place, why in cells.failed.items():
+        ERR.print(f"{crossing.name_of(place)} {why}", style="red", highlight=False, soft_wrap=True)
+    OUT.print(f"Results are in {out}: results.md, results.json, report.html.", soft_wrap=True)
+    return 1 if cells.failed else 0
 
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +100,7 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to-the-end", action="store_true", help=text)
     text = "where runs, results and report.html go (default: runs/tune-NAME OF FILE)"
     parser.add_argument("--out", type=Path, help=text)
+    quiet.add(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run_tune)
@@ -85,7 +114,7 @@ def run_tune(options: argparse.Namespace) -> int:
         tables,
         grid,
         out,
-        ERR,
+        quiet.console(options),
         seeds=seeds,
         jobs=options.jobs,
         ray=options.ray,

@@ -29,7 +29,8 @@ from fedrelay.runs.latency import Latency
 from fedrelay.runs.summary import Evaluate
 from fedrelay.runs.threat import When
 from fedrelay.studies import compare
-from fedrelay.studies.configuration_words import ABOUT, ATTACK, COMPARE, DATA, LOCAL, NUMBERS, PACKAGES, WORDS
+from fedrelay.studies.attack_grid import crossing
+from fedrelay.studies.configuration_words import ABOUT, ATTACK, COMPARE, DATA, GRID, LOCAL, NUMBERS, PACKAGES, WORDS
 from fedrelay.studies.groupings import request
 from fedrelay.studies.markdown import markdown_table
 from fedrelay.studies.method_tables import short
@@ -48,6 +49,7 @@ def page() -> str:
     for section in (*experiment.SECTIONS, *experiment.OPTIONAL):
         parts += [f"## [{section}]", *SECTIONS[section]()]
     parts += ["## Files for `fedrelay compare`", *COMPARE[0], table(said(COMPARE[1], dict.fromkeys(compare.EXTRA)))]
+    parts += ["## Files that cross attacks with defences", *GRID[0], table(said(GRID[1], dict.fromkeys(crossing.AXES)))]
     parts += ["## [groups], for `fedrelay groups`", textwrap.fill(doc(request.Request), 120), table(asked())]
     parts += ["## Parts that are chosen by name", *choices()]
     return "\n\n".join(parts) + "\n"

@@ -80,6 +80,24 @@ COMPARE = (
     },
 )
 
+GRID = (
+    [
+        "`fedrelay compare` takes such a file too: every attack meets every defence, method by method, and nobody\n"
+        "attacks in one row. `report.html` has a heat map for every method, and what every defence gives and costs. A\n"
+        "cell whose defence does not hold there (Krum needs n ≥ 2f + 3 chains) says why; all others are done. `seeds`\n"
+        "is as above."
+    ],
+    {
+        "methods": (
+            "tables",
+            "`[methods.NAME]`: what differs with this method, section by section; `[methods.NAME.defences.NAME]` is a "
+            "defence of this method alone, or in another way than the others have it",
+        ),
+        "attacks": ("tables", "`[attacks.NAME]`: the section [attack] of a row"),
+        "defences": ("tables", "`[defences.NAME]`: what differs with this defence, section by section"),
+    },
+)
+
 ATTACK = """Who lies in the run, and how; without the section everybody is honest. The attackers are drawn from the
 seed by labels of their own: everything else is drawn as in the honest run, and with `strength = 0` the models are the
 same to the bit. `attackers.json` and every line of `rounds.jsonl` (`attacked`) say who they were."""
@@ -123,6 +141,7 @@ WORDS = {
     "min_examples": "groups grow until they have so many examples",
     "momentum": "how much of the last step is kept",
     "mu": "how strong the spring to the received model is",
+    "native": "networks of dense layers train outside the interpreter: quicker, and rounded otherwise",
     "norm": "what the layers normalise by",
     "path": "where the data lies",
     "period": "rounds between two merges; as many as there are groups unless it is said",
