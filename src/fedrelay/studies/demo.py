@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,12 @@ from rich.console import Console
 
 from fedrelay import config, report
 from fedrelay.report.progress import follow
+from fedrelay.runs.folder import SUMMARY, read_summary
+from fedrelay.studies.advise import advise, told
 
 METHODS = ("fedavg", "fedcyclic", "fedseq")
+SHARE = "0.9"
+"""Of the reference: what it took to get there is told at the end."""
 
 TABLES: dict[str, Any] = {
     "rounds": 200,
@@ -34,6 +39,7 @@ def run(out: Path, console: Console, live: Console) -> Path:
     runs = [trained(out, {**TABLES, "evaluate": evaluate, "algorithm": {"name": method}}, live) for method in METHODS]
     folders = [folder for folder, _ in runs]
     console.print(report.table([report.load(folder) for folder in folders]))
+    advised(folders, console)
     return report.write(folders, out / "report.html")
 
 
@@ -43,3 +49,22 @@ def trained(out: Path, tables: dict[str, Any], live: Console) -> tuple[Path, flo
     recorder = experiment.record(out / experiment.fingerprint[:8] / experiment.name, resume=True)
     follow(recorder, live)
     return recorder.path, recorder.summary().accuracy or 0.0
+
+
+def advised(folders: Sequence[Path], console: Console) -> None:
+    """Which method to take for this federation, and why: what was published, and what was just measured."""
+    advice, _ = advise(TABLES)
+    console.print(told.choice_in_words(advice), style="bold green", highlight=False)
+    for rule in advice.rules:
+        if rule.name in advice.first.rules:
+            console.print(f"{rule.advice} Published: {rule.evidence} [{rule.source}]", highlight=False)
+    found = {}
+    for name, folder in zip(METHODS, folders, strict=True):
+        summary = read_summary(folder / SUMMARY)
+        if summary is not None and (sent := summary.traffic_to.get(SHARE)) is not None:
+            found[name] = sent
+    if found:
+        measured = ", ".join(f"{name} {told.in_bytes(sent)}" for name, sent in found.items())
+        text = f"Measured here, to {float(SHARE):.0%} of the reference at one learning rate for all: {measured}."
+        console.print(text, highlight=False)
+    console.print(f"{told.clock_in_words(advice)} On your own file: fedrelay advise FILE.toml", highlight=False)
