@@ -215,3 +215,10 @@ def wait_for_rounds(folder: Path, rounds: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("the run did not begin")
+
+
+def test_a_command_does_not_wait_for_libraries_that_only_some_need():
+    heavy = ["cryptography", "flwr", "grpc", "matplotlib", "mlflow", "opacus", "ortools", "pandas", "plotly", "ray"]
+    heavy += ["pyarrow", "scipy", "sklearn", "torchmetrics"]
+    code = f"import sys, fedrelay.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

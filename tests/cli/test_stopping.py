@@ -70,7 +70,7 @@ def until(true: Callable[[], object]) -> None:
 def test_ctrl_c_while_the_program_is_imported_ends_it_with_a_line(how, tmp_path):
     script = tmp_path / "fedrelay"
     script.write_text(SCRIPT)
-    program = ["-m", "fedrelay.cli"] if how == "module" else [str(script)]
+    program = ["-m", "fedrelay"] if how == "module" else [str(script)]
     process = begin(sys.executable, "-X", "importtime", *program, "list")
     said = []
     for line in process.stderr:  # torch alone takes most of a second from here

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from fedrelay import config
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
 from fedrelay.config import schema
 from fedrelay.config.federation import DATA, federate
 from fedrelay.data import Federation, describe, heatmap, rendered, save_split
@@ -42,6 +42,7 @@ def add(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> Non
 
     getting = command("get", "Download a data set from its publisher, checked and unpacked.")
     getting.add_argument("name", help="as `fedrelay data list` shows it")
+    quiet.add(getting)
     getting.set_defaults(command=run_get)
 
     show = command("show", "Show a split: label mix per client, sizes, how unlike the clients are.")
@@ -78,7 +79,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_get(options: argparse.Namespace) -> int:
-    folder = get(options.name, options.data_dir, console=PlainConsole(stderr=True))
+    folder = get(options.name, options.data_dir, console=quiet.console(options))
     OUT.print(f"{options.name} is in {folder}", soft_wrap=True)
     return 0
 

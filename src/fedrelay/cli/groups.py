@@ -7,12 +7,11 @@ from pathlib import Path
 
 from fedrelay import config
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
 from fedrelay.studies import groupings as laboratory
 from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
-ERR = PlainConsole(stderr=True)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "where results.json, results.md and report.html go (default: runs/groups-NAME OF FILE)"
     parser.add_argument("--out", type=Path, help=text)
     parser.add_argument("--json", action="store_true", help="print results.json, and nothing else")
+    quiet.add(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run)
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out or Path("runs") / f"groups-{options.file.stem}"
     tables = config.read(options.file, options.set)
     laboratory.claim_for(tables, out, force=options.force)
-    findings = laboratory.study(tables, ERR, options.data_dir)
+    findings = laboratory.study(tables, quiet.console(options), options.data_dir)
     laboratory.write(findings, out, f"groupings of {options.file.stem}", work=laboratory.fingerprint(tables))
     if options.json:
         print((out / "results.json").read_text(encoding="utf-8"), end="")

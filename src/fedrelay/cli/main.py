@@ -13,15 +13,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fedrelay import __version__, config, report
+from fedrelay.cli import advise as cli_advise
 from fedrelay.cli import compare as cli_compare
+from fedrelay.cli import completion as cli_completion
 from fedrelay.cli import data as cli_data
+from fedrelay.cli import diff as cli_diff
+from fedrelay.cli import doctor as cli_doctor
 from fedrelay.cli import flower as cli_flower
 from fedrelay.cli import groups as cli_groups
+from fedrelay.cli import init as cli_init
+from fedrelay.cli import leaks as cli_leaks
+from fedrelay.cli import live as cli_live
 from fedrelay.cli import model as cli_model
+from fedrelay.cli import quiet, targets
 from fedrelay.cli import recovery as cli_recovery
 from fedrelay.cli import remote as cli_remote
+from fedrelay.cli import report as cli_report
 from fedrelay.cli import reproduce as cli_reproduce
-from fedrelay.cli import targets
 from fedrelay.cli.words import Parser, shortened, told
 from fedrelay.config import catalogue, extensions
 from fedrelay.report.progress import follow
@@ -109,12 +117,16 @@ def parser() -> argparse.ArgumentParser:
     go.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a value; can be repeated")
     go.add_argument("--out", type=Path, help="the run's folder (default: runs/ALGORITHM-HASH)")
     go.add_argument("--resume", action="store_true", help="go on with a run that was stopped, to the same bits")
+    go.add_argument("--other-device", action="store_true", help="go on, though the run began on another device")
     go.add_argument("--json", action="store_true", help="print the summary as JSON, and nothing else")
+    quiet.add(go)
+    cli_live.add_logbooks(go)
     cli_data.add_folder(go)
     go.set_defaults(command=run)
 
     show = command("demo", "Compare fedavg, fedcyclic and fedseq on real digits, one class per client.")
     show.add_argument("--out", type=Path, default=Path("runs/demo"), help="where the runs and report.html go")
+    quiet.add(show)
     targets.add_force(show)
     show.set_defaults(command=run_demo)
 
@@ -122,6 +134,8 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("kind", nargs="?", choices=sorted(catalogue.KINDS), help="default: everything")
     listing.add_argument("--json", action="store_true", help="for machines")
     listing.set_defaults(command=run_list)
+
+    cli_advise.add(command("advise", "Say which method to try first on a federation, and why; --race finds out."))
 
     cli_compare.add_compare(command("compare", "Do the runs of a TOML file side by side, with a table and a page."))
     cli_compare.add_tune(command("tune", "Try several learning rates (or other values), hopeless ones not for long."))
@@ -132,42 +146,43 @@ def parser() -> argparse.ArgumentParser:
 
     cli_data.add(command("data", "List, fetch and look at data sets."), shared)
 
-    page = command("report", "Draw one self-contained HTML page from run folders.")
-    page.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="run folders")
-    page.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html)")
-    page.add_argument(
-        "--csv", type=Path, metavar="OUTDIR", help="also write rounds, summaries and clients as CSV there"
-    )
-    text = "the run that speed-ups are measured against (default: FedAvg, if it is among them)"
-    page.add_argument("--baseline", metavar="NAME", help=text)
-    text = "the run that the number of groups is measured against (default: FedSeq, if it is among them)"
-    page.add_argument("--parallelism-baseline", metavar="NAME", help=text)
-    targets.add_force(page)
-    page.set_defaults(command=run_report)
+    cli_live.add_watch(command("watch", "Watch runs that go on elsewhere, in this terminal."))
+    cli_live.add_board(command("board", "Show runs on a page of this machine: curves, chains, stop and resume."))
+
+    cli_report.add(command("report", "Draw one self-contained HTML page from run folders."))
 
     cli_model.add_export(command("export", "Write the model of a finished run for use elsewhere."))
     cli_model.add_features(command("features", "Draw the features of test examples under the model of finished runs."))
     cli_recovery.add(command("recovery", "Measure how near the images of an attacker come to others' (FID)."))
+    cli_leaks.add_membership(command("membership", "Measure who can tell which examples a client has trained on."))
+    cli_leaks.add_inversion(command("inversion", "Make a client's examples again from the models around its visit."))
     cli_model.add_predict(command("predict", "Predict with the model of a finished run."))
     cli_remote.add_serve(command("serve", "Run the experiment of a TOML file with real clients: this is their server."))
     cli_remote.add_keys(command("keys", "Make, list, revoke and renew the keys of a server and its clients."), shared)
     cli_remote.add_join(command("join", "Take part in a run as a client, with data that stays here."))
     cli_flower.add(command("flower", "Run an experiment on a Flower federation."), shared)
+    cli_init.add(command("init", "Write a commented experiment file, by three questions or from flags."))
+    cli_doctor.add(command("doctor", "Say what fedrelay finds here, what is missing, and whether it works."))
+    cli_diff.add(command("diff", "Show in what two configurations, or the runs in two folders, differ."))
+    cli_completion.add(command("completion", "Print a script by which a shell completes these commands."), root)
     return root
 
 
 def run(options: argparse.Namespace) -> int:
+    logbooks = cli_live.logbooks(options)
     experiment = config.build(config.read(options.file, options.set), options.data_dir)
-    recorder = experiment.record(options.out, resume=options.resume)
+    recorder = experiment.record(options.out, resume=options.resume, other_device=options.other_device)
     try:
-        follow(recorder, ERR)
+        follow(recorder, quiet.console(options), logbooks=logbooks)
     except KeyboardInterrupt:
         say(f"stopped; the run is safe in {recorder.path}: the same command with --resume goes on from there")
         return 130
     if options.json:
         print(json.dumps(asdict(recorder.summary()), indent=2))
     else:
-        OUT.print(report.table([report.load(recorder.path)]))
+        done = report.load(recorder.path)
+        OUT.print(report.table([done]))
+        OUT.print(report.one_line(done), highlight=False, soft_wrap=True)
         OUT.print(f"Results are in {recorder.path}; see them with: fedrelay report {recorder.path}", soft_wrap=True)
     return 0
 
@@ -175,7 +190,7 @@ def run(options: argparse.Namespace) -> int:
 def run_demo(options: argparse.Namespace) -> int:
     if not any(options.out.glob("*/centralized")):  # the demonstration's own page is drawn anew
         targets.check_free(options.out / "report.html", "--out", force=options.force)
-    page = demo.run(options.out, OUT, ERR)
+    page = demo.run(options.out, OUT, quiet.console(options))
     OUT.print(f"The report is {page.resolve()}: open it in a browser.", soft_wrap=True)
     return 0
 
@@ -190,18 +205,4 @@ def run_list(options: argparse.Namespace) -> int:
             OUT.print(catalogue.table(kind))
         for text in extensions.unknown_kinds():
             say(text)
-    return 0
-
-
-def run_report(options: argparse.Namespace) -> int:
-    targets.check_free(options.out, "--out", force=options.force)
-    for name in report.CSV_FILES if options.csv else ():
-        targets.check_free(options.csv / name, "--csv", force=options.force)
-    against = report.Against(options.baseline, options.parallelism_baseline)
-    page = report.write(options.folders, options.out, against=against)
-    written = [page, *(report.write_csv(options.folders, options.csv) if options.csv else [])]
-    clients = report.client_table([report.load(folder) for folder in dict.fromkeys(options.folders)])
-    if clients is not None:
-        OUT.print(clients)
-    OUT.print(f"Wrote {', '.join(map(str, written))}", soft_wrap=True)
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
 from fedrelay.errors import BadInput
 from fedrelay.runs.results import table
 from fedrelay.studies import features
@@ -86,6 +86,7 @@ def add_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the examples that are drawn, and of t-SNE (default: 0)")
     _add_client(parser)
     cli_data.add_folder(parser)
+    quiet.add(parser)
     targets.add_force(parser)
     parser.set_defaults(command=run_features)
 
@@ -101,6 +102,7 @@ def run_features(options: argparse.Namespace) -> int:
         seed=options.seed,
         client=options.client,
         data_dir=options.data_dir,
+        live=quiet.console(options),
     )
     for one in placed:
         text = f"{one.name}: {len(one.labels)} of {one.of} test examples; the nearest is of the same class for"

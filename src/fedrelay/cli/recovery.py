@@ -9,9 +9,10 @@ from pathlib import Path
 from rich.table import Table
 
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
 from fedrelay.errors import BadInput
 from fedrelay.report.measures import labels
+from fedrelay.report.progress import bars
 from fedrelay.runs.folder import load
 from fedrelay.studies.recovery import networks, page
 from fedrelay.studies.recovery.measure import as_record, common_accuracy, measure
@@ -19,7 +20,6 @@ from fedrelay.system import files
 from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
-ERR = PlainConsole(stderr=True)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=int, metavar="N", help="compare so many of each kind (default: all there are)")
     parser.add_argument("--out", type=Path, default=Path("recovery.html"), help="the page (default: recovery.html)")
     parser.add_argument("--json", action="store_true", help="print all distances as JSON, and nothing else")
+    quiet.add(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run)
@@ -41,9 +42,11 @@ def run(options: argparse.Namespace) -> int:
     runs = [load(folder) for folder in folders]
     network = networks.chosen(options.features)
     found = {}
-    for name, folder in zip(labels(runs), folders, strict=True):
-        ERR.print(f"{name}: features of its images, by {network.name}", highlight=False, soft_wrap=True)
-        found[name] = measure(folder, network, images=options.images, data_dir=options.data_dir)
+    with bars(quiet.console(options)) as progress:
+        bar = progress.add_task("images", total=len(folders), unit="runs", said=f"features by {network.name}")
+        for name, folder in zip(labels(runs), folders, strict=True):
+            found[name] = measure(folder, network, images=options.images, data_dir=options.data_dir)
+            progress.advance(bar)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         files.write(options.out, page.html(found, runs).encode(errors="replace"))

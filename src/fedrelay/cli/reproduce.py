@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
+from fedrelay.cli.compare import add_side_by_side
 from fedrelay.cli.words import FAILED, WRONG
 from fedrelay.errors import BadInput
 from fedrelay.studies.reproduce import carry_out, dry_run, library, markdown, scales
@@ -30,10 +31,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", choices=SCALES, default="small", help=text)
     text = "only panels and rows with this text in their names; can be repeated, and all must be there"
     parser.add_argument("--only", action="append", default=[], metavar="TEXT", help=text)
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each in a process of its own")
+    add_side_by_side(parser)
     text = "where runs, results and pages go (default: runs/reproduce/PAPER/ITEM/SCALE)"
     parser.add_argument("--out", type=Path, help=text)
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+    quiet.add(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run)
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def run_one(item: Item, options: argparse.Namespace, *, several: bool) -> int:
     """One item to its pages; 1 if some of its runs failed."""
-    setting = Setting(ERR, options.jobs, options.data_dir, options.force)
+    setting = Setting(quiet.console(options), options.jobs, options.data_dir, options.force, options.ray)
     out, runs = folder_of(item.name, options, several=several), shared_folder(item, options, several=several)
     done = carry_out.carry_out(item, options.scale, out, setting, only=options.only, say=say, runs=runs)
     show(done, out)
