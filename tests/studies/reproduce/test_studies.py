@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from example_item import TABLES
+from needs import needed
 from rich.console import Console
 
 from fedrelay.errors import BadInput
@@ -45,6 +46,18 @@ def test_a_sweep_has_a_row_for_every_value_and_is_not_done_twice(tmp_path, monke
     study.carry_out(tables, tmp_path, "sweep", QUIET)
     assert (tmp_path / "tune.json").stat().st_mtime_ns == before
     assert not study.gather({**tables, "tune": {"over": {"local.lr": [0.01, 0.2]}}}, tmp_path).figures
+
+
+@pytest.mark.parametrize("kind", ["compare", "tune"])
+def test_runs_of_a_study_are_done_on_a_cluster_if_one_is_named(kind, tmp_path):
+    needed("ray")
+    more = {
+        "compare": {"runs": {"A": {"algorithm": {"name": "fedavg"}}}},
+        "tune": {"tune": {"over": {"local.lr": [0.1]}}},
+    }
+    tables = {**BASE, "algorithm": {"name": "fedavg"}, "engine": {"name": "inline"}, **more[kind]}
+    with pytest.raises(BadInput, match=r"nobody answers at address '127\.0\.0\.1:1'"):
+        STUDIES[kind].carry_out(tables, tmp_path, "far", Setting(Console(quiet=True), ray="127.0.0.1:1"))
 
 
 def test_groupings_have_rows_for_clients_groups_and_epochs_alone(tmp_path):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from fedrelay.errors import BadInput
@@ -67,7 +66,7 @@ def distance(mean: Floats, half: Floats, other_mean: Floats, other_half: Floats)
     which needs no root of a matrix that is not symmetric."""
     shift = float(((mean - other_mean) ** 2).sum())
     spread = float((half**2).sum() + (other_half**2).sum())
-    common = float(scipy.linalg.svdvals(half @ other_half.T).sum())
+    common = float(np.linalg.svdvals(half @ other_half.T).sum())
     return max(shift + spread - 2 * common, 0.0)  # what is below is rounding
 
 
@@ -75,13 +74,12 @@ def half_of_sample(rows: Floats) -> Floats:
     """A factor of the covariance of a sample: the centred rows, or as many rows as there are columns, if that is
     less."""
     centred = (rows - rows.mean(0)) / np.sqrt(len(rows) - 1)
-    half: Floats = centred if len(rows) <= rows.shape[1] else scipy.linalg.qr(centred, mode="r")[0][: rows.shape[1]]
-    return half
+    return centred if len(rows) <= rows.shape[1] else np.asarray(np.linalg.qr(centred, mode="r"))[: rows.shape[1]]
 
 
 def half_of_covariance(covariance: Floats) -> Floats:
     """A factor of a covariance that is given."""
-    values, vectors = scipy.linalg.eigh(covariance)
+    values, vectors = np.linalg.eigh(covariance)
     half: Floats = np.sqrt(values.clip(min=0))[:, None] * vectors.T
     return half
 

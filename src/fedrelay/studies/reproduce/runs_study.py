@@ -36,6 +36,7 @@ def compared(tables: Tables, folder: Path, name: str, setting: Setting) -> list[
         setting.live,
         name=name,
         jobs=setting.jobs,
+        ray=setting.ray,
         data_dir=setting.data_dir,
         force=setting.force,
     )

@@ -20,10 +20,13 @@ class Setting:
     """Where and how studies are done."""
 
     live: Console
-    jobs: int = 1
+    jobs: int | None = None
+    """Runs at a time (None: one, or with `ray` as many as the cluster has CPUs)."""
     data_dir: Path | None = None
     force: bool = False
     """Whether results of fewer or other rows in the folder of a panel are ours to replace."""
+    ray: str | None = None
+    """The address of a Ray cluster that does the runs."""
 
 
 def unchecked(tables: Tables, data_dir: Path | None) -> None:

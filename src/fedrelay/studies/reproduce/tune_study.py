@@ -45,6 +45,7 @@ def swept(tables: Tables, folder: Path, name: str, setting: Setting) -> list[str
             setting.live,
             seeds=seeds_of(tables),
             jobs=setting.jobs,
+            ray=setting.ray,
             to_the_end=to_the_end,
             data_dir=setting.data_dir,
             force=setting.force,
