@@ -91,8 +91,10 @@ def problem_of(own: Path, folder: Folder, file: Path) -> str:
     run = (Path("out") if folder.case.verb == "run" else file.parent).as_posix()
     if (own / run / "config.toml").exists():
         shown = command(["report", run, "--out", "page.html"], own)
-        if problem := complaint(shown, (0, 2)):
+        if problem := complaint(shown, (0, 1, 2)):
             return f"report: {problem}"
+        if shown.code == 1 and len(shown.said.strip().splitlines()) < 2:
+            return "report: it left something out without a word"
         asked = command(["predict", run, "digits", "--out", "predicted.csv"], own)
         if problem := complaint(asked, (0, 2)):
             return f"predict: {problem}"

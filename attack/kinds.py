@@ -25,7 +25,7 @@ KINDS = (
     Kind(
         "points",
         "a kill or a full disk at every file operation of `run`, `compare`, `tune`, `groups`, with memories that spill",
-        *(points.enumerated, 100_000, 25, 24),
+        *(points.enumerated, 100_000, 5, 24),  # tests/test_crash_points.py tries many more at every change
     ),
     Kind("settings", "mutated configurations, one in 50 run for a round", settings.mutated, 100_000, 800, 24),
     Kind("files", "damaged data files and archives, 29 readers", damage.files, 20_000, 464, 14),

@@ -51,6 +51,7 @@ CLUSTER = "ray"
 def bases() -> tuple[Tables, ...]:
     """Every experiment of the repository and every example in its pages; half of them with data that is at hand."""
     found = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "experiments").glob("*.toml"))]
+    found = [tables for tables in found if "defences" not in tables]  # a grid of a thousand runs is long in building
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for piece in page.read_text(encoding="utf-8").split("```toml\n")[1:]:
             try:

@@ -17,6 +17,8 @@ from needs import lacking
 import fedrelay
 
 ROOT = Path(__file__).resolve().parents[1]
+COMPILED = (".so", ".dylib", ".dll")
+"""What is made of the sources where it is installed."""
 UNREACHABLE = re.compile(r"NewConnectionError|ConnectTimeout|ProxyError|NameResolutionError|Read timed out")
 
 SHORT_DEMO = """
@@ -66,6 +68,9 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(built, empty, tmp_path)
     assert alone(programs / "fedrelay", "--version", within=tmp_path) == f"fedrelay {fedrelay.__version__}\n"
     where = alone(programs / "python", "-c", "import fedrelay; print(fedrelay.__file__)", within=tmp_path)
     assert Path(where.strip()).is_relative_to(empty)
+    compiled = "from fedrelay.kernels import native; print(native.available(), native.found())"
+    if shutil.which("cc"):
+        assert alone(programs / "python", "-c", compiled, within=tmp_path).startswith("True")
     assert "fedseq/table2" in alone(programs / "fedrelay", "reproduce", within=tmp_path)  # its files come along
     printed = alone(programs / "python", "-c", SHORT_DEMO, within=tmp_path)
     assert all(method in printed for method in ("fedavg", "fedcyclic", "fedseq"))
@@ -81,23 +86,25 @@ def test_the_sdist_has_what_its_tests_and_checks_read(built):
         path.relative_to(ROOT).as_posix()
         for folder in folders
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in COMPILED
     }
     single = {
         "README.md",
         "CHANGELOG.md",
+        "CITATION.cff",
         "CONTRIBUTING.md",
         "SECURITY.md",
         "LICENSE",
         "Makefile",
         "constraints.txt",
+        "hatch_build.py",
+        "mkdocs.yml",
         "pyproject.toml",
     }
     assert here | single <= names
 
 
 def test_what_was_built_tells_the_version_of_the_package(built):
-    assert sorted(path.name for path in built.iterdir() if path.suffix in (".gz", ".whl")) == [
-        f"fedrelay-{fedrelay.__version__}-py3-none-any.whl",
-        f"fedrelay-{fedrelay.__version__}.tar.gz",
-    ]
+    wheel, sdist = sorted((path.name for path in built.iterdir() if path.suffix in (".gz", ".whl")), key=len)[::-1]
+    assert re.fullmatch(rf"fedrelay-{re.escape(fedrelay.__version__)}-py3-none-(any|\w+)\.whl", wheel)
+    assert sdist == f"fedrelay-{fedrelay.__version__}.tar.gz"

@@ -17,13 +17,13 @@ import fedrelay
 from fedrelay.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 WITHOUT_POSIX = """
 import importlib, pkgutil, sys
 # What others import is theirs to see to.
 import filelock, flwr.clientapp, flwr.serverapp, h5py, jinja2, joblib, numpy
-import plotly.offline, plotly.subplots, rich.progress, scipy, torch
+import rich.progress, scipy, torch
 
 for name in ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
@@ -100,7 +100,7 @@ def test_the_recipe_of_every_method_is_listed():
 
 
 def test_the_top_of_the_package_is_seen_at_a_glance():
-    every_package_has = {"__init__.py", "py.typed", "__pycache__"}
+    every_package_has = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
     entries = {path.name for path in Path(fedrelay.__file__).parent.iterdir()} - every_package_has
     assert len(entries) <= 20, sorted(entries)
 

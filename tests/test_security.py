@@ -25,6 +25,7 @@ FIRST_GOOD = {  # the first version without the weakness that its advisory names
     "onnx": "1.21.0",
     "cryptography": "46.0.5",
     "ray": "2.52.0",
+    "mlflow-skinny": "3.5.0",
 }
 
 

@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,10 +37,14 @@ TABLES = {
 def speeds(monkeypatch):
     """Says what measuring finds: seconds an example with one thread, with all, and stacked; on two cores."""
 
-    def say(one: float, all_threads: float, stacked: float) -> None:
-        monkeypatch.setattr(Sample, "one_by_one", lambda self, threads, **_: one if threads == 1 else all_threads)
+    def say(one: float, all_threads: float, stacked: float, native: float = 1.0) -> None:
+        def one_by_one(self, threads, **_):
+            return native if self.simulation.native else one if threads == 1 else all_threads
+
+        monkeypatch.setattr(Sample, "one_by_one", one_by_one)
         monkeypatch.setattr(Sample, "together", lambda self, rows: stacked)
         monkeypatch.setattr(auto, "cores", lambda: 2)
+        monkeypatch.setattr(auto, "found_native", lambda: True)  # also where there was no compiler
 
     return say
 
@@ -64,6 +69,9 @@ def engine_of(folder: Path) -> dict:
         ((1e-6, 0.9e-6, 0.3e-6), {"name": "stacked", "rows": 3, "workers": 1}),
         ((1e-2, 1e-2, 1e-2), {"name": "pool", "workers": 2}),  # rounds so long that workers pay
         ((1e-2, 1e-2, 0.2e-2), {"name": "stacked", "rows": 3, "workers": 2}),
+        ((1e-6, 1e-6, 1e-6, 0.95e-6), {"name": "inline", "threads": 1}),  # not enough to change bits for either
+        ((1e-6, 1e-6, 0.5e-6, 0.3e-6), {"name": "inline", "threads": 1, "native": True}),
+        ((1e-2, 1e-2, 0.5e-2, 0.3e-2), {"name": "pool", "workers": 2, "native": True}),
     ],
 )
 def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
@@ -133,35 +141,78 @@ class Diary(Work):
         return Baton(baton.params + visits, baton.weight + 1), {"visits": visits}, Report(visit.client.id, 1)
 
 
-def test_workers_that_turn_out_slower_are_given_up_and_memories_stay(speeds, monkeypatch):
+@pytest.mark.parametrize(
+    ("slow", "kept", "words"),
+    [("pool", "inline", "workers turned out slower"), ("inline", "pool", "faster than without")],
+)
+def test_workers_that_look_slower_are_given_up_if_rounds_without_them_are_faster(
+    speeds, monkeypatch, slow, kept, words
+):
+    """Whatever was measured before the first round: when others use the machine, all is slower than it was."""
     speeds(1.0, 2.0, 1.0)
-    monkeypatch.setitem(auto.KINDS, "pool", Idler)
+    monkeypatch.setitem(auto.KINDS, "pool", Sluggard if slow == "pool" else Idler)
+    monkeypatch.setitem(auto.KINDS, "inline", Sluggard if slow == "inline" else Idler)
     federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
     task = Task.of(Mlp(hidden=(8,)), federation)
     algorithm = replace(fr.method(fedavg(), fraction=0.5), update=Diary())
     engine = Auto(federation, task, memory_limit=1.0)
     names, states = [], []
-    for state in train(algorithm, engine, rounds=6):
+    for state in train(algorithm, engine, rounds=8):
         states.append(state)
         if engine._trial is not None:
-            engine._trial = replace(engine._trial, alone=0.0)  # whatever they take is too long
+            engine._trial = replace(engine._trial, alone=0.0)  # whatever they take seems too long
         names.append(engine.settings["name"])
-    assert names == ["pool"] * auto.TRIAL + ["inline"] * (6 - auto.TRIAL)
-    assert "slower" in engine.explanation
-    assert engine.settings == {"name": "inline", "threads": 1, "memory_limit": 1.0}
-    *_, expected = train(algorithm, plain := Inline(federation, task), rounds=6)
+    rest = 8 - auto.TRIAL - auto.CONTROL
+    assert names == ["pool"] * auto.TRIAL + ["inline"] * auto.CONTROL + [kept] * rest
+    assert words in engine.explanation
+    assert engine.settings["memory_limit"] == 1.0
+    *_, expected = train(algorithm, plain := Inline(federation, task), rounds=8)
     assert torch.equal(deployed(states[-1]).params, deployed(expected).params)
     assert dict(engine.memories()[1]) == dict(plain.memories()[1])
 
 
 class Idler(Inline):
-    """Stands in for a pool, so that no process is started."""
+    """Stands in for any engine, so that no process is started."""
 
-    def __init__(self, federation, task, seed, *, workers, memory_limit):
+    pause = 0.0
+
+    def __init__(self, federation, task, seed, *, memory_limit, **settings):
         super().__init__(federation, task, seed, memory_limit=memory_limit)
 
-    def close(self):
-        pass
+    def run(self, *arguments):
+        time.sleep(self.pause)
+        yield from super().run(*arguments)
+
+
+class Sluggard(Idler):
+    pause = 0.1
+
+
+def test_what_others_do_on_the_machine_does_not_change_what_one_thread_is_measured_to_take():
+    """Work that waits for its turn, as it would for a core: only its own time on one counts."""
+    assert time.get_clock_info("thread_time").resolution < 1e-5
+
+    def turn(_: int) -> int:
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
+        time.sleep(0.02)
+        return 1
+
+    assert auto.timed(turn, auto.clock_of(1)) == pytest.approx(0.002, rel=0.5)
+    assert auto.timed(turn, auto.clock_of(2)) > 0.02
+
+
+def test_clients_of_unlike_sizes_stay_unlike_when_they_are_cut_for_measuring():
+    """Together they take as long as the largest: cut to one size, stacking them would look faster than it is."""
+    sizes = (1000, 100, 100, 60)
+    rows = [np.arange(sum(sizes[:n]), sum(sizes[: n + 1])) for n in range(4)]
+    federation = Federation.of(digits(), rows)
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(4)]
+    context = Context(fr.method(fedavg(), local=Sgd(batch=8)).update, {}, 1)
+    sample = Sample(Simulation(federation, task, 0), context, chains, {})
+    assert [visit.client.size for _, visit in sample._visits] == [128, 13, 13, 8]
 
 
 def test_the_explanation_names_every_way_with_its_time(speeds):
@@ -222,7 +273,7 @@ def test_a_visit_that_takes_long_is_measured_by_a_part_of_it(local, changes, tim
     federation = Federation.split(digits(), Dirichlet(alpha=100.0), 4)
     task = Task.of(Mlp(hidden=(8,)), federation)
     work, seen = fr.method(*changes, local=local).update, []
-    monkeypatch.setattr(auto, "timed", lambda visits: 2.0)
+    monkeypatch.setattr(auto, "timed", lambda visits, clock: 2.0)
     monkeypatch.setattr(auto, "attempt", lambda work, baton, visit: seen.append(work(baton, visit)[2].examples))
     chains = [Chain(Baton(task.init(0)), (0,))]
     sample = Sample(Simulation(federation, task, 0), Context(work, {}, 1), chains, {})

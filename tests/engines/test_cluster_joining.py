@@ -66,6 +66,23 @@ def test_ray_waits_only_as_long_as_it_is_told_unless_the_user_has_said_otherwise
     assert os.environ[joining.WAIT] == "7"
 
 
+def test_the_token_of_a_cluster_of_our_own_is_in_the_environment_only_while_it_is_joined(monkeypatch):
+    for name in (joining.TOKEN, f"{joining.TOKEN}_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    with joining.lent_token("local"):
+        first = os.environ[joining.TOKEN]
+    assert joining.TOKEN not in os.environ
+    with joining.lent_token("local"):
+        assert os.environ[joining.TOKEN] == first  # Ray reads it once in a program
+    assert joining.TOKEN not in os.environ
+    with joining.lent_token("10.0.0.1:6379"):
+        assert joining.TOKEN not in os.environ
+    monkeypatch.setenv(joining.TOKEN, "the user's")
+    with joining.lent_token("local"):
+        assert os.environ[joining.TOKEN] == "the user's"
+    assert os.environ[joining.TOKEN] == "the user's"
+
+
 def test_without_ray_it_is_said_how_to_get_it(federation, monkeypatch):  # noqa: F811
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r'Ray is not installed: pip install "fedrelay\[ray\]"'):

@@ -11,11 +11,12 @@ import torch
 from rich.console import Console
 
 import fedrelay as fr
-from fedrelay import Federation, RunFailed, Sgd, Task, advance, config, deployed, start, train
+from fedrelay import Federation, Sgd, Task, advance, config, deployed, start, train
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
 from fedrelay.engines.guard import spoiled
+from fedrelay.errors import Diverged
 from fedrelay.merges import Momentum
 from fedrelay.models import Quadratic
 from fedrelay.report.progress import follow
@@ -87,7 +88,7 @@ def test_running_statistics_may_be_of_any_length():
 def test_a_learning_rate_beyond_stability_is_noticed_within_two_rounds(engine):
     """Steps of 2.5 on curvatures of at least 1 multiply the distance from the optimum by 1.5 or more each."""
     algorithm = fr.method(fedavg(), local=Sgd(steps=10, batch=0, lr=2.5), fraction=1.0)
-    with pytest.raises(RunFailed, match=r"round [12]: every chain failed.*chain 0, client \d: its model exploded"):
+    with pytest.raises(Diverged, match=r"round [12]: every chain failed.*chain 0, client \d: its model exploded"):
         list(train(algorithm, engine, rounds=3))
 
 
@@ -111,13 +112,13 @@ def test_only_the_exploded_chain_is_left_out_of_the_merge_and_named_in_the_recor
 def test_a_real_learning_rate_that_is_far_too_large_is_noticed(engine):
     """Steps of 2000 on curvatures of at least 1 multiply the distance by at least 1999 each."""
     algorithm = fr.method(fedavg(), local=Sgd(steps=3, batch=0, lr=2000.0), fraction=1.0)
-    with pytest.raises(RunFailed, match=r"round 1: every chain failed.*its model exploded.*lr"):
+    with pytest.raises(Diverged, match=r"round 1: every chain failed.*its model exploded.*lr"):
         advance(algorithm, engine, start(algorithm, engine))
 
 
 def test_a_merge_that_diverges_stops_the_run_with_its_round(engine):
     algorithm = replace(fr.method(fedavg(), local=Sgd(steps=1, batch=0, lr=0.1), fraction=1.0), merge=Momentum(lr=1e39))
-    with pytest.raises(RunFailed, match="round 1: the merge made a non-finite model; a smaller server step"):
+    with pytest.raises(Diverged, match="round 1: the merge made a non-finite model; a smaller server step"):
         advance(algorithm, engine, start(algorithm, engine))
 
 

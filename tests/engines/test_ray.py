@@ -14,7 +14,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from fedrelay.models import SmallCnn
 from fedrelay.runs.underway import UnderwayFiles
 from fedrelay.runs.underway import told as far
 from fedrelay.studies import on_cluster
+from fedrelay.studies.advise import Wishes, advise
+from fedrelay.studies.advise.race import raced
 from fedrelay.studies.compare import compare
 from fedrelay.system import processes
 from fedrelay.types import Baton, Report, Work
@@ -250,7 +252,7 @@ def test_what_was_kept_and_told_elsewhere_is_in_the_folder_of_the_run(engine, tm
     (found,) = outcomes
     killer.join()
     assert [report.uplink["kept"].get("at") for report in found.reports] == [2, 2]
-    assert {"hop": (1, 2), "part": (3, 4)} in list(far(tmp_path))
+    assert {"hop": (1, 2), "part": (3, 4)} in [one.figures for one in far(tmp_path)]
     engine._underway = None
 
 
@@ -364,23 +366,47 @@ def fingerprint(tables: dict[str, Any], out: Path) -> str:
     return recorder.summary().params_sha256
 
 
-def test_a_comparison_on_the_cluster_gives_the_same_models(nodes, engine, tmp_path, monkeypatch):
+ITEM = """
+title = "One method"
+where = "Table 1"
+study = "compare"
+columns = [{ name = "accuracy", measure = "accuracy" }]
+panels = { digits = {} }
+scales = { smoke = { why = "two rounds", change = {} } }
+[experiment]
+SAID
+[experiment.runs.FedSeq]
+local = { lr = 0.1 }
+"""
+
+
+def test_what_reproduce_runs_on_the_cluster_gives_the_same_model(nodes, engine, tmp_path, monkeypatch):
+    """By the way of `fedrelay compare`, whose runs they are."""
     engine.close()
     monkeypatch.chdir(tmp_path)
-    two = tomllib.loads(FILE + 'engine = { name = "inline" }' + RUNS)
-    rows, _ = compare(two, Path("out"), Console(quiet=True), name="two.toml", ray=nodes.cluster.address, jobs=1)
-    assert [row.name for row in rows] == ["slow", "fast"]
-    tables = tomllib.loads(FILE)
-    expected = [fingerprint({**tables, "local": {"lr": lr}}, tmp_path / f"{lr}") for lr in (0.01, 0.1)]
-    assert [row.summaries[0].params_sha256 for row in rows] == expected
-    assert expected[0] != expected[1]
-    assert {path.name for path in Path("out").iterdir()} == {
-        "fast",
-        "slow",
-        "report.html",
-        "results.json",
-        "results.md",
-    }
+    (tmp_path / "item.toml").write_text(ITEM.replace("SAID", FILE + 'engine = { name = "inline" }'))
+    words = ["--scale", "smoke", "--ray", nodes.cluster.address, "--jobs", "1", "--out", "out", "--quiet"]
+    assert cli.main(["reproduce", "item.toml", *words]) == 0
+    (done,) = Path("out").rglob("summary.json")
+    expected = fingerprint({**tomllib.loads(FILE), "local": {"lr": 0.1}}, tmp_path / "here")
+    assert json.loads(done.read_text())["params_sha256"] == expected
+    assert (tmp_path / "out" / "table.md").is_file()
+
+
+def test_a_race_on_the_cluster_is_the_race_that_it_is_here(nodes, engine, tmp_path, monkeypatch):
+    engine.close()
+    monkeypatch.chdir(tmp_path)
+    tables = tomllib.loads(FILE + 'engine = { name = "inline" }')
+    advice, _ = advise(tables, Wishes(state=False, reach="none"))
+    plain = [replace(one, values=(0.1,)) for one in advice.candidates if one.method == "fedavg"]
+
+    def race(out: str, ray: str | None) -> list[dict[str, float]]:
+        found = raced(tables, advice.facts, plain, Path(out), Console(quiet=True), rounds=1, jobs=1, ray=ray)
+        return [dict(log.metrics) for one in found.entries for log in one.trial.attempts[0].logs]
+
+    assert race("there", nodes.cluster.address) == race("here", None)
+    (path,) = Path("there").glob("*/config.toml")
+    assert tomllib.loads(path.read_text())["algorithm"]["name"] == "fedavg"
 
 
 def test_runs_on_a_cluster_cannot_spread_their_chains_as_well(tmp_path):

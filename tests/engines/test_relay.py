@@ -10,6 +10,7 @@ from fedrelay import Federation, RunFailed, Sgd, Task, advance, deployed, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
+from fedrelay.errors import Diverged
 from fedrelay.models import Quadratic
 from fedrelay.types import Baton, Chain, Plan, Planned, Report, Work
 
@@ -96,8 +97,9 @@ def test_a_run_stops_when_every_chain_fails_naming_clients_and_reasons(engine):
         fr.method(fedseq(max_clients=2), local=LOCAL, fraction=1.0), update=Count(raising=frozenset(range(6)))
     )
     told = r"round 1: every chain failed.*\(chain 0, client (\d): OSError: disk of \1 is full .*; and 1 more\)"
-    with pytest.raises(RunFailed, match=told):  # six clients, of whom five are named
+    with pytest.raises(RunFailed, match=told) as caught:  # six clients, of whom five are named
         advance(algorithm, engine, start(algorithm, engine))
+    assert not isinstance(caught.value, Diverged)  # their models were well
 
 
 def test_a_client_in_two_chains_of_a_round_is_refused(engine):

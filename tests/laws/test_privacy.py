@@ -15,7 +15,7 @@ from zoo import Pools, models, resumed, same_bits, shared_pools, trained
 
 import fedrelay as fr
 from fedrelay import BadInput, config
-from fedrelay.algorithms import fedelmy, fedseq, maecho, scaffold
+from fedrelay.algorithms import fedelmy, fednova, fedseq, maecho, scaffold
 from fedrelay.algorithms.defence import Defence
 from fedrelay.algorithms.privacy import Privacy
 from fedrelay.data import Dirichlet, Natural, digits, quadratic
@@ -169,6 +169,8 @@ def chains_of(engine):
         (lambda: Privacy(delta=1.0), "delta must be below 1"),
         (lambda: fr.method(privacy=Privacy(clip=math.inf, noise=0.0, epsilon=1.0)), "epsilon is had by noise"),
         (lambda: fr.method(maecho(), privacy=Privacy()), "sends something besides the model"),
+        (lambda: fr.method(scaffold(), privacy=Privacy()), "Control.* sends something besides the model"),
+        (lambda: fr.method(fednova(), privacy=Privacy()), "CountSteps.* sends something besides the model"),
         (lambda: fr.method(scaffold(), privacy=Privacy("example")), "looks at examples beside the steps"),
         (lambda: fr.method(fedelmy(), privacy=Privacy("example")), "trains in a way of its own"),
         (lambda: fr.method(privacy=Privacy(), defence=Defence(tolerance=1.0)), "noise does not hide that"),
