@@ -14,7 +14,7 @@ from fedrelay import cli
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = ["choose-a-method.md", "concepts.md", "data.md", "groups.md", "sampling.md", "tasks.md"]
-"""Docs with Python in them; extend.md and use-the-model.md have tests of their own."""
+"""Docs with Python in them; the others have tests of their own."""
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -76,7 +76,7 @@ def test_the_examples_of_using_the_model_run_one_after_another(folder, capsys):
 
 def test_no_page_has_python_that_no_test_runs():
     found = {page.name for page in (ROOT / "docs").glob("*.md") if blocks("python", page.read_text())}
-    assert found == {*PAGES, "extend.md", "four-hospitals.md", "networks.md", "use-the-model.md"}
+    assert found == {*PAGES, "extend.md", "four-hospitals.md", "networks.md", "start.md", "use-the-model.md"}
 
 
 @pytest.mark.parametrize(
