@@ -18,7 +18,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from fedrelay.data.archives import sweep, unpack
 from fedrelay.data.locate import data_folder, ways
@@ -241,6 +249,8 @@ def _append(
 
 @contextmanager
 def _progress(console: Console | None) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console or PlainConsole(stderr=True)) as progress:
+    said = TextColumn("{task.description}", markup=False)
+    columns = (said, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
+    console = console or PlainConsole(stderr=True)
+    with Progress(*columns, console=console, disable=console.quiet) as progress:
         yield progress

@@ -19,6 +19,7 @@ from fedrelay.data.federation import Rows
 from fedrelay.data.sources import dicom
 from fedrelay.data.sources.checks import wrong
 from fedrelay.data.sources.pictures import Depth, Look, decoded, look
+from fedrelay.system.cores import usable
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}) | dicom.SUFFIXES
 SCALE = Normalise((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -59,7 +60,7 @@ def decode(base: Path, paths: Sequence[Path], size: int, background: str | None)
 
 def looked_at(base: Path, paths: Sequence[Path]) -> tuple[bool, list[str]]:
     """Whether these images are grey with more than 8 bits, and what there is to say of them."""
-    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(usable()) as pool:
         looks = list(pool.map(look, paths))
     return depth(base, paths, looks) == "deep", list(remarks(looks))
 
@@ -68,7 +69,7 @@ def scaled_images(paths: Sequence[Path], size: int, background: str | None, *, d
     """In colour as bytes (n, size, size, 3), or, if they are deep, as floats (n, size, size, 1)."""
     # Pillow warns about odd metadata (an image that cannot be decoded is an error), and it lets go of the interpreter
     # while it decodes.
-    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(usable()) as pool:
         shape = (len(paths), size, size, 1 if deep else 3)
         result: NDArray[Any] = np.empty(shape, dtype=np.float32 if deep else np.uint8)
 
