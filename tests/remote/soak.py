@@ -148,9 +148,10 @@ def watch(name: str, machine: Machine, soaked: Soaked) -> None:
     place = Path(f"/proc/{machine.pid}")
     with suppress(OSError):  # it may have ended just now
         status = (place / "status").read_text(encoding="utf-8")
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        soaked.megabytes[name].append(int(line.split()[1]) / 1024)
-        soaked.files[name].append(len(list((place / "fd").iterdir())))
+        for line in status.splitlines():
+            if line.startswith("VmRSS"):  # one that has ended, and is not waited for yet, has no memory
+                soaked.megabytes[name].append(int(line.split()[1]) / 1024)
+                soaked.files[name].append(len(list((place / "fd").iterdir())))
 
 
 def table(rounds: int, found: Soaked) -> str:
