@@ -92,6 +92,17 @@ def test_changed_rows_are_noticed(federation: Federation, tmp_path: Path) -> Non
         load_split(federation.source, path)
 
 
+@pytest.mark.parametrize(("part", "row"), [("order", 2**40), ("order", -1), ("test_order", 100)])
+def test_rows_that_no_example_has_are_refused(federation: Federation, tmp_path: Path, part: str, row: int) -> None:
+    path = save_split(matched_tests(federation), tmp_path / "split.npz")
+    content = dict(np.load(path))
+    content[part] = content[part].astype(np.int64)
+    content[part][3] = row
+    np.savez(path, **content)
+    with pytest.raises(BadInput, match=rf"examples, numbered from 0, and a client is given row {row}$"):
+        load_split(federation.source, path)
+
+
 def test_nothing_is_left_behind_when_saving_fails(federation: Federation, tmp_path: Path) -> None:
     (tmp_path / "split.npz").mkdir()
     with pytest.raises(OSError, match="directory"):

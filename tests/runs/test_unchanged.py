@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from test_checkpoint import TABLES, lines_of
 
 from fedrelay import BadInput, config
 from fedrelay.engines.memory import Memory
-from fedrelay.plans.grouping.groups import Grouped
+from fedrelay.plans.grouping.groups import Alone, Grouped
 from fedrelay.runs import checkpoint, unchanged
+from fedrelay.runs.contents import Elsewhere
 from fedrelay.runs.unchanged import Checkpoints
 from fedrelay.system.sequences import Integers
 from fedrelay.types import Baton, State
@@ -192,3 +194,23 @@ def test_a_tensor_that_is_in_no_part_is_missed(tmp_path):
     assert not part.exists()
     with pytest.raises(BadInput, match="should be beside tensor 1"):
         checkpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize("number", [None, [1], "1"])
+def test_a_crafted_place_of_a_tensor_is_damage(tmp_path, number):
+    place = Elsewhere(1)
+    vars(place)["number"] = number
+    beside = checkpoint.Beside(tensors=(checkpoint.save_part(tmp_path, {1: torch.zeros(3)}),))
+    checkpoint.save(tmp_path, state_of(1, {"sizes": place}), {}, beside=beside)
+    with pytest.raises(BadInput, match="the number of a tensor beside the state should be a whole number"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_sequence_that_says_it_is_long_takes_no_memory_to_be_hashed():
+    tracemalloc.start()
+    try:
+        hash(Alone(100_000_000))
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
+    assert hash(Integers.of([3, 4])) == hash((3, 4))

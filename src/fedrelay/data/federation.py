@@ -155,6 +155,19 @@ class Federation:
     validation_rows: torch.Tensor | None = None
     """Training rows that were held out of all clients, so that settings are chosen by them and not by the test set."""
 
+    def __post_init__(self) -> None:
+        """Rows that no example has are refused: they may come from a file, and engines take them as they are."""
+        train, test = ("training", self.source.train), ("test", self.source.test)
+        for rows, (kind, examples) in ((self.order, train), (self.validation_rows, train), (self.test_order, test)):
+            if rows is None or not len(rows):
+                continue
+            least, most = int(rows.min()), int(rows.max())
+            if least < 0 or most >= len(examples):
+                raise BadInput(
+                    f"{self.source.name} has {len(examples)} {kind} examples, numbered from 0, and a client is given "
+                    f"row {least if least < 0 else most}"
+                )
+
     @classmethod
     def of(cls, source: Source, rows: Sequence[Rows]) -> Federation:
         """From one array of training rows per client; a client with no examples is refused with its number."""

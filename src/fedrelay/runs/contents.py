@@ -302,9 +302,12 @@ def with_tensors(state: Any, tensors: Mapping[int, torch.Tensor]) -> Any:
     """A state as it was read, with the tensors that lay beside it."""
 
     def found(part: Any) -> Any:
-        if isinstance(part, Elsewhere):
-            need(part.number in tensors, "state", f"beside tensor {part.number!r:.40}", "it is not there")
-        return tensors[part.number] if isinstance(part, Elsewhere) else part
+        if not isinstance(part, Elsewhere):
+            return part
+        number = vars(part).get("number")
+        need(type(number) is int, "the number of a tensor beside the state", "a whole number", number)
+        need(number in tensors, "state", f"beside tensor {number}", "it is not there")
+        return tensors[number]
 
     return exchanged(state, found)
 

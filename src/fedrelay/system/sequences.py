@@ -39,7 +39,9 @@ class Long:
         return all(mine == theirs for mine, theirs in zip(own, other, strict=True))
 
     def __hash__(self) -> int:
-        return hash(tuple(cast("Sequence[Any]", self)))
+        own = cast("Sequence[Any]", self)
+        # Of a very long one only the beginning, or what a crafted file says is long would take memory to be hashed.
+        return hash(tuple(own)) if len(own) <= BLOCK else hash((len(own), *(own[place] for place in range(SHOWN))))
 
     def __repr__(self) -> str:
         own = cast("Sequence[Any]", self)
