@@ -25,7 +25,8 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--hide-scrollbars"),
 ]
-PATIENCE = 60.0
+PATIENCE = 300.0
+"""Seconds: other work on the machine is no mistake of a page."""
 
 
 class Navigated(Exception):
@@ -67,7 +68,7 @@ class Browser:
         while True:
             found = json.loads(self._line.recv(timeout=PATIENCE))
             if found.get("id") == number:
-                if "navigated" in found.get("error", {}).get("message", ""):
+                if any(word in found.get("error", {}).get("message", "") for word in ("navigated", "context")):
                     raise Navigated
                 assert "error" not in found, found["error"]
                 return found["result"]

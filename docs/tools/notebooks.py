@@ -21,7 +21,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 def run(path: Path, within: str) -> nbformat.NotebookNode:
     """The notebook with what came of it, run in a folder of its own."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": within}}).execute()
+    patience = {"timeout": 300, "startup_timeout": 300}
+    NotebookClient(notebook, **patience, kernel_name="python3", resources={"metadata": {"path": within}}).execute()
     for cell in notebook.cells:
         cell.metadata = {}  # when it ran is no result
     notebook.metadata = {"language_info": {"name": "python"}}

@@ -7,7 +7,8 @@ from invented_runs import run_folder
 
 from fedrelay import cli
 from fedrelay.cli import page
-from fedrelay.cli.completion import USE
+from fedrelay.cli.completion import USE, parsers
+from fedrelay.cli.main import parser
 from fedrelay.cli.words import CODES, FAILED, FINE, WRONG
 from fedrelay.studies.marks import filled
 from fedrelay.system import stopping
@@ -25,6 +26,12 @@ def test_the_page_is_read_off_the_parser():
     text = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert text == filled(text, page.content()), "python -m fedrelay.cli.page docs/command-line.md"
     assert USE in text
+
+
+def test_what_may_run_side_by_side_can_be_quiet():
+    side_by_side = [one for one in parsers(parser()) if "--jobs" in one._option_string_actions]
+    assert len(side_by_side) >= 4
+    assert [one.prog for one in side_by_side if "--quiet" not in one._option_string_actions] == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ pytestmark = posix
 COMMAND = [sys.executable, "-m", "fedrelay.cli"]
 SCRIPT = "import sys; from fedrelay.cli import main; sys.exit(main())"
 LONG = ["--set", "rounds=100000"]
+PATIENCE = 300.0
+"""Seconds: a busy machine is no mistake of the program."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 
@@ -41,11 +43,12 @@ def begin(*command: str | Path) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> str:
     """What it said; nobody of its group is left."""
     try:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
-    for _ in range(200):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
@@ -59,7 +62,8 @@ def quiet(err: str) -> bool:
 
 
 def until(true: Callable[[], object]) -> None:
-    for _ in range(3000):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         if true():
             return
         time.sleep(0.01)

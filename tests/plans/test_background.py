@@ -155,7 +155,7 @@ def test_it_serves_a_script_without_a_main_guard_and_ends_with_it(end, status, t
     """The other process holds the error stream too, so that reading it to its end is waiting for both."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT + end)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status
     assert done.stdout.splitlines() == ["started", "True True"]
     assert done.stderr.splitlines() == ["printed there"]

@@ -84,6 +84,14 @@ def test_runs_of_different_data_are_apart(tmp_path):
     assert found[1].words == "mnist, shards"
 
 
+def test_runs_that_are_judged_by_other_examples_are_apart(tmp_path):
+    one = run_folder(tmp_path / "a")
+    other = run_folder(tmp_path / "b", extra='[evaluate]\non = "validation"\n')
+    found = apart([report.load(folder) for folder in (one, other)])
+    assert [federation.places for federation in found] == [[0], [1]]
+    assert found[1].words == "digits, shards, by validation examples"
+
+
 def test_the_same_seed_with_another_split_is_other_data(tmp_path):
     """Somebody has changed the table of a hospital between two runs."""
     folders = []

@@ -33,6 +33,7 @@ def test_the_table_has_a_row_for_every_method_over_its_seeds(tmp_path):
     assert f"FedAvg & {cells['FedAvg']} & " in text
     assert f"FedSeq & \\textbf{{{cells['FedSeq']}}} & " in text
     assert "over 6 seeds" in text
+    assert "Method & Accuracy (mean of last) & " in text
     body = text.split("\\midrule")[1].split("\\bottomrule")[0]
     assert {line.count(" & ") for line in body.strip().splitlines()} == {5}
     assert re.search(r"\\begin\{tabular\}\{lrrrrr\}", text)

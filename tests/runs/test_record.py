@@ -497,7 +497,7 @@ def test_evaluation_settings_out_of_range_are_refused(bad):
 
 def test_sigkill_at_five_random_moments_and_resume_gives_the_same_bits(tmp_path):
     """A real process, killed for real, resumed until it ends; compared with an uninterrupted process."""
-    rounds = 60
+    rounds = 200
     file = tmp_path / "run.toml"
     changes = {"rounds": rounds, "checkpoint": 2}
     file.write_text(tomli_w.dumps({**TABLES, **changes}))
@@ -509,7 +509,7 @@ def test_sigkill_at_five_random_moments_and_resume_gives_the_same_bits(tmp_path)
     folder = tmp_path / "killed"
     for kill in range(5):
         process = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        goal = (kill + 1) * rounds // 7  # each time a little further into the run …
+        goal = (kill + 1) * 8  # each time a little further into the run …
         while process.poll() is None and written(folder) < goal:
             time.sleep(0.002)
         time.sleep(moments.random() * 0.05)  # … and then at any moment

@@ -23,7 +23,7 @@ from fedrelay.runs.folder import AT_THE_END, CONFIG, ROUNDS
 from fedrelay.runs.holder import HOLDER, lock_of
 from fedrelay.system import files
 
-PATIENCE = 0.3
+PATIENCE = 2.0
 """Seconds to wait for the lock: whoever only asks whether a run goes on has it for a moment."""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -88,16 +89,10 @@ def coloured(name: str) -> str:
 
 
 def chosen(page, name: str, value: object, event: str) -> None:
-    page.run(f"{{ const one = document.getElementById('{name}'); one.value = '{value}'; }}")
-    page.run(f"document.getElementById('{name}').dispatchEvent(new Event('{event}'))")
-
-
-def patiently(page, condition: str) -> None:
-    """Until this holds; a program may take its time to begin where others are at work."""
-    for _ in range(4):
-        with suppress(TimeoutError):
-            return page.wait(condition)
-    return page.wait(condition)
+    """At once: in between the page might set it as it was."""
+    page.run(
+        f"{{ const one = document.getElementById('{name}'); one.value = '{value}'; one.dispatchEvent(new Event('{event}')); }}"
+    )
 
 
 @posix
@@ -106,33 +101,40 @@ def test_a_run_is_seen_growing_stopped_and_resumed_to_the_same_bits(tmp_path, br
     (tmp_path / "run.toml").write_text(FILE)
     folder = tmp_path / "runs" / "new"
     command = [sys.executable, "-m", "fedrelay.cli", "run", str(tmp_path / "run.toml"), "--out", str(folder)]
-    with browser.page(serving.address) as page, subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        patiently(page, "document.documentElement.dataset.ready")
+    started = subprocess.Popen(command, stderr=subprocess.PIPE)
+    with browser.page(serving.address) as page, started as process, ExitStack() as last:
+        last.callback(process.kill)  # one that is held would be waited for
+        page.wait("document.documentElement.dataset.ready")
         assert page.run(cell("old", 2)) == "finished"
         # it appears by itself, and its curve grows
-        patiently(page, f"{cell('new', 2)} === 'running' && parseInt({cell('new', 3)}) >= 2")
+        page.wait(f"{cell('new', 2)} === 'running' && parseInt({cell('new', 3)}) >= 2")
+        process.send_signal(signal.SIGSTOP)  # or it might end before the browser has its turn
         page.run("[...document.querySelectorAll('.name')].find((b) => b.textContent.includes('new')).click()")
         # it is of other data than the old one, which is left out by unticking it
-        patiently(page, "document.getElementById('apart').textContent.includes('1 ticked run is of other data')")
+        page.wait("document.getElementById('apart').textContent.includes('1 ticked run is of other data')")
         assert "Drawn: digits, shards." in page.run("document.getElementById('apart').textContent")
         assert page.run(label("value")) == "Accuracy: old 90 %"
         page.run("document.querySelectorAll('#runs tbody input')[0].click()")
         assert page.run("document.getElementById('apart').hidden")
         first = page.run(f"parseInt({cell('new', 3)})")
-        patiently(page, f"parseInt({cell('new', 3)}) > {first} && {label('value')}.includes('new')")
+        process.send_signal(signal.SIGCONT)
+        page.wait(f"parseInt({cell('new', 3)}) > {first} && {label('value')}.includes('new')")
         # stop: as Ctrl-C would
-        patiently(page, "!document.getElementById('stop').hidden")
+        process.send_signal(signal.SIGSTOP)
+        page.wait("!document.getElementById('stop').hidden")
         page.run("document.getElementById('stop').click()")
-        patiently(page, f"{cell('new', 2)} === 'stopped'")
-        assert b"stopped; the run is safe" in process.communicate(timeout=60)[1]
+        page.wait("document.getElementById('said').textContent")  # it was asked to
+        process.send_signal(signal.SIGCONT)
+        page.wait(f"{cell('new', 2)} === 'stopped'")
+        assert b"stopped; the run is safe" in process.communicate(timeout=300)[1]
         assert process.returncode == 130
         done = len((folder / "rounds.jsonl").read_text().splitlines())
         assert first <= done < 100
         # resume, to the end
-        patiently(page, "!document.getElementById('resume').hidden")
+        page.wait("!document.getElementById('resume').hidden")
         page.run("document.getElementById('resume').click()")
-        patiently(page, f"{cell('new', 2)} === 'finished' && {cell('new', 3)} === '100/100'")
-        patiently(page, "document.getElementById('log').textContent.includes('ended with code 0')")
+        page.wait(f"{cell('new', 2)} === 'finished' && {cell('new', 3)} === '100/100'")
+        page.wait("document.getElementById('log').textContent.includes('ended with code 0')")
         assert quiet(page, serving)
     whole = config.build(config.read(tmp_path / "run.toml")).record(tmp_path / "whole")
     list(whole.run())
@@ -161,7 +163,7 @@ def test_runs_are_compared_by_ticking_and_batons_move(tmp_path, browser, serving
             "Object.values(document.getElementById('value').getBoundingClientRect().toJSON()).slice(0, 4)"
         )
         page.hover(x + wide - 30, y + high / 2)
-        assert "50.0 %" in page.run("document.querySelector('.tip:not([hidden])').textContent")
+        page.wait("document.querySelector('.tip:not([hidden])')?.textContent.includes('50.0 %')")
         # other axis
         chosen(page, "along", "bytes", "change")
         assert "kB" in page.run("document.querySelector('.tip:not([hidden])').textContent")

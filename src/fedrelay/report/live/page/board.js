@@ -203,7 +203,7 @@ async function relay(one) {
   if (newest && drawnRound && drawnRound.id === one.id && performance.now() - drawnRound.at < 4000 && drawnRound.round !== one.rounds) return;
   if (drawnRound && drawnRound.id === one.id && drawnRound.round === Number(slider.value)) return;
   const number = Number(slider.value), found = await ask(`/api/round?run=${one.id}&round=${number}`).catch(() => null);
-  if (!found || shown !== one.id) return;
+  if (!found || shown !== one.id || number !== Number(slider.value)) return; // another one was chosen meanwhile
   drawnRound = { id: one.id, round: number, at: performance.now() };
   const chains = found.order.map((clients, place) => ({ clients, lost: new Set(found.lost.filter(([chain]) => chain === place).map(([, hop]) => hop)) }));
   const drawn = picture.show(chains, { serverless: found.serverless });
