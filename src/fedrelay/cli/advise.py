@@ -12,7 +12,7 @@ import tomli_w
 from fedrelay import config
 from fedrelay.cli import compare as cli_compare
 from fedrelay.cli import data as cli_data
-from fedrelay.cli import targets
+from fedrelay.cli import quiet, targets
 from fedrelay.config.federation import DATA
 from fedrelay.errors import BadInput
 from fedrelay.studies.advise import Wishes, advise, told
@@ -25,7 +25,6 @@ from fedrelay.system import files
 from fedrelay.system.console import PlainConsole
 
 OUT = PlainConsole()
-ERR = PlainConsole(stderr=True)
 TABLES = (".csv", ".tsv", ".parquet")
 WRITTEN = ("advice.md", "advice.json", "first.toml")
 
@@ -59,6 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = f"where {', '.join(WRITTEN)} go (default: nowhere); with --race, the runs (default: runs/race-NAME)"
     parser.add_argument("--out", type=Path, help=text)
     cli_compare.add_side_by_side(parser)
+    quiet.add(parser)
     targets.add_force(parser)
     cli_data.add_folder(parser)
     parser.set_defaults(command=run)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         advice,
         experiment,
         out,
-        ERR,
+        quiet.console(options),
         budget=budget,
         target=options.target,
         jobs=options.jobs,

@@ -15,11 +15,12 @@ CODES = {
     FINE: "It is done. Of `diff`: no difference; of `doctor`: nothing is wrong.",
     FAILED: "It was tried, and did not come out: a run failed (others of a comparison are done all the same), no value "
     "of `tune` got to its end, nobody could take what was printed, or something unexpected happened. Of `diff`: there "
-    "are differences; of `doctor`: something is wrong.",
+    "are differences; of `doctor`: something is wrong; of `watch`: a run failed; of `advise --race`: nobody got to the "
+    "target.",
     WRONG: "What was asked for cannot be: a mistake in the command or the file, a folder that is in use, no room on "
     "the disk. The message says what would work; nothing was overwritten.",
     CODE: "Stopped by Ctrl-C, SIGTERM or SIGHUP. What is on disk is whole; the same command goes on from there (`run` "
-    "and `serve` with `--resume`).",
+    "and `serve` with `--resume`). `watch` and `board` end with 0 then: nothing was cut short.",
 }
 """What exit codes mean, for whoever writes scripts."""
 

@@ -58,9 +58,9 @@ def section(run: Run) -> Mapping[str, Any]:
 
 
 def data_of(run: Run) -> str:
-    """What makes it another federation."""
+    """What makes it another federation: its data, and the examples that figures are of."""
     own = {key: value for key, value in section(run).items() if key not in HANDLING}
-    return json.dumps(own, sort_keys=True, default=str)
+    return json.dumps([own, measures.judged_on([run])], sort_keys=True, default=str)
 
 
 def split_of(run: Run) -> str | None:
@@ -82,4 +82,7 @@ def in_words(run: Run) -> str:
     clients = data.get("clients")
     if isinstance(clients, int):
         said.append("1 client" if clients == 1 else f"{measures.count(clients)} clients")
+    on = measures.judged_on([run])
+    if on != "Test":
+        said.append(f"by {on.lower()} examples")
     return ", ".join(said) or "data that is not described"

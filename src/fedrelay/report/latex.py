@@ -83,7 +83,10 @@ def measured(runs: Sequence[Run]) -> list[Measured]:
     by = measures.headline(runs)
     sign = 1 if by.higher_is_better else -1
     name = measures.words(by.name)
-    found = [Measured(name[:1].upper() + name[1:], partial(last_of, by=by), partial(measures.figure, by=by), sign)]
+    mean = " (mean of last)" if any(measures.mean_of_last(run, by) is not None for run in runs) else ""
+    found = [
+        Measured(f"{name[:1].upper()}{name[1:]}{mean}", partial(last_of, by=by), partial(measures.figure, by=by), sign)
+    ]
     for share in measures.shares(runs):
         if any(measures.rounds_to(run, share) is not None for run in runs):
             at = measures.share_text(share)

@@ -90,9 +90,8 @@ def coloured(name: str) -> str:
 
 def chosen(page, name: str, value: object, event: str) -> None:
     """At once: in between the page might set it as it was."""
-    page.run(
-        f"{{ const one = document.getElementById('{name}'); one.value = '{value}'; one.dispatchEvent(new Event('{event}')); }}"
-    )
+    page.run(f"""{{ const one = document.getElementById('{name}');
+        one.value = '{value}'; one.dispatchEvent(new Event('{event}')); }}""")
 
 
 @posix
