@@ -15,14 +15,21 @@ from fedrelay import Federation, Sgd, Task, train
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Examples, Source
 from fedrelay.engines import ENGINES
-from fedrelay.models import LeNet5, Logistic, Mlp, PflCnn
+from fedrelay.models import CharLstm, LeNet5, Logistic, Mlp, PflCnn, ResNet18
 
-MODELS = {"logistic": Logistic(), "mlp": Mlp(), "lenet": LeNet5(), "cnn": PflCnn()}
+MODELS = {
+    "logistic": Logistic(),
+    "mlp": Mlp(),
+    "lenet": LeNet5(),
+    "cnn": PflCnn(),
+    "lstm": CharLstm(),
+    "resnet": ResNet18(),
+}
 
 
 def federation_of(work: Workload) -> Federation:
     x, y = (torch.from_numpy(part) for part in work.data())
-    source = Source("bench", Examples(x, y), Examples(x[:2], y[:2]), classes=10)
+    source = Source("bench", Examples(x, y), Examples(x[:2], y[:2]), classes=work.classes)
     return Federation.of(source, np.split(np.arange(len(x)), work.clients))
 
 

@@ -34,7 +34,8 @@ def main() -> None:
                     functional.cross_entropy(model(x[rows]), y[rows]).backward()
                     optimiser.step()
             for name, value in model.state_dict().items():
-                total[name] += value / len(drawn)
+                if value.is_floating_point():  # not BatchNorm's count of batches
+                    total[name] += value / len(drawn)
         state = total
         gate.tick()
 
