@@ -5,8 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-ORDER = ("fedrelay", "fedrelay inline", "plain PyTorch", "pfl-research", "Flower", "FedJAX", "bound")
-COLOURS = dict(zip(ORDER, ("#0072b2", "#56b4e9", "#999999", "#e69f00", "#d55e00", "#cc79a7", "#dddddd"), strict=True))
+COLOURS = {
+    "fedrelay": "#0072b2",
+    "fedrelay inline": "#56b4e9",
+    "plain PyTorch": "#999999",
+    "pfl-research": "#e69f00",
+    "Flower": "#d55e00",
+    "fluke": "#009e73",
+    "NVFlare": "#b8a800",
+    "FedJAX": "#cc79a7",
+    "operators alone": "#bbbbbb",
+    "bound": "#dddddd",
+}
+"""Of those that are compared, in this order."""
+WORKLOADS = "ABCDEHI"
+LIMITS = ("operators alone", "bound")
+"""What cannot be passed, or only by other operators."""
 MOST = 3
 """Bars are at most so many times as long as fedrelay's."""
 BEGIN, END = "<!-- results: made by make bench -->", "<!-- end of results -->"
@@ -32,7 +46,7 @@ def table(results: dict[str, Any]) -> str:
         "![examples per second, relative to fedrelay](performance.svg)",
         "",
     ]
-    for name in sorted(key for key in results if len(key) == 1 and key in "ABCDE"):
+    for name in sorted(key for key in results if key in list(WORKLOADS)):
         lines += rows(name, results[name])
     if "F" in results:
         found = results["F"]
@@ -91,31 +105,31 @@ def rows(name: str, found: dict[str, Any]) -> list[str]:
         "| | examples/s | fedrelay is | setting |",
         "|---|---:|---:|---|",
     ]
-    for who in ORDER:
+    for who in COLOURS:
         if who not in found["rows"]:
             continue
         row = found["rows"][who]
         ratio = "" if who == "fedrelay" else f"{row['ratio']:.2f} ×"
-        setting = row["setting"]
-        if who == "bound":
-            ratio, setting = f"{row['ratio']:.0%} of it", f"{row['gflops']:.0f} GFLOPS, {setting}"
+        if who in LIMITS:
+            ratio = f"{row['ratio']:.0%} of it"
+        setting = f"{row['gflops']:.0f} GFLOPS, {row['setting']}" if who == "bound" else row["setting"]
         lines.append(f"| {who} {version(who, row)} | {row['median']:,.0f} | {ratio} | {setting} |")
     return [*lines, ""]
 
 
 def version(who: str, row: dict[str, Any]) -> str:
-    return "" if who in ("bound", "fedrelay inline", "plain PyTorch") else str(row["version"])
+    return "" if who in (*LIMITS, "fedrelay inline", "plain PyTorch") else str(row["version"])
 
 
 def chart(results: dict[str, Any]) -> str:
     """Bars: the speed of everybody as a share of fedrelay's, workload by workload."""
-    names = sorted(key for key in results if len(key) == 1 and key in "ABCDE")
+    names = sorted(key for key in results if key in list(WORKLOADS))
     bar, gap, left, width = 14, 22, 130, 420
     parts: list[str] = []
     y = 10
     for name in names:
         found = results[name]["rows"]
-        shares = {who: 1 / found[who]["ratio"] for who in ORDER if who in found}
+        shares = {who: 1 / found[who]["ratio"] for who in COLOURS if who in found}
         longest = min(max(shares.values()), MOST)
         for who, share in shares.items():
             length = min(share, longest) / longest * width

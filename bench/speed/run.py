@@ -27,6 +27,8 @@ from workloads import TRIAL, WORKLOADS, Workload
 HERE = Path(__file__).resolve().parent
 CORES = machine.cores()
 DENSE = ("A", "D")
+TORCH = ("H", "I")
+"""Those whose operators fedrelay takes from torch as they are: what these give alone is measured, too."""
 EXTRA = {"F": "hops.py", "G": "many.py"}
 """Measurements of fedrelay alone."""
 PATIENCE = 180
@@ -45,6 +47,8 @@ class Contender:
     facts: dict[str, Any] = field(default_factory=dict)
     rounds: int = 1
     speeds: list[float] = field(default_factory=list)
+    apart: bool = False
+    """Whether it keeps the machine busy while it waits, so that it must not run beside others."""
     _process: subprocess.Popen[str] | None = None
 
     @property
@@ -53,7 +57,15 @@ class Contender:
 
     def trial(self) -> Contender:
         """The same for the short workload."""
-        return Contender(self.name, [*self.command[:2], self.workload + TRIAL, *self.command[3:]])
+        return Contender(self.name, [*self.command[:2], self.workload + TRIAL, *self.command[3:]], apart=self.apart)
+
+    def amount(self, work: Workload) -> float:
+        """What it does in a round: examples, or operations if it says so."""
+        return float(self.facts.get("flops") or self.facts.get("examples") or work.examples)
+
+    def measure(self, work: Workload) -> None:
+        """Once more: as many rounds as were found to be enough."""
+        self.speeds.append(self.rounds * self.amount(work) / self.ask(self.rounds))
 
     def start(self) -> None:
         paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
@@ -116,11 +128,18 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
         of("plain PyTorch", peers, "plain", *threads),
         of("pfl-research", peers, "pfl_research", *(f"{count} 1" for count in threads), f"1 {CORES}"),
         of("Flower", peers, "flower", *threads),
+        of("fluke", peers, "fluke_averaging", *threads),
         of("bound", peers, "bound", threads[-1]),
     ]
     if workload in DENSE:
         found.insert(1, of("fedrelay inline", sys.executable, "ours", "1 inline"))
         found.insert(-1, of("FedJAX", peers, "fedjax_averaging", "1"))
+        found.append(of("NVFlare", peers, "nvflare_simulator", "1"))
+        found[-1][0].apart = True  # its sites ask for work all the time
+    if workload in TORCH:
+        layouts = ("plain", "last") if len(WORKLOADS[workload].shape) == 3 else ("plain",)
+        both = (f"{CORES} 1 plain", *(f"1 {CORES} {layout}" for layout in layouts))
+        found.insert(-1, of("operators alone", peers, "operators", *both))
     return found
 
 
@@ -151,7 +170,7 @@ def started(settings: list[Contender], seconds: float) -> Contender | None:
             continue
         one.rounds = max(round(seconds / each), 1)
         one.facts["each"] = each
-        if best is None or each < best.facts["each"]:
+        if best is None or per_example(one) < per_example(best):
             best, one_worse = one, best
             if one_worse is not None:
                 one_worse.end()
@@ -160,20 +179,37 @@ def started(settings: list[Contender], seconds: float) -> Contender | None:
     return best
 
 
-def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dict[str, Any]:
-    """All contenders of a workload, in turn."""
-    print(f"{work.name}: {work.about}", file=sys.stderr)
-    chosen = [fastest(settings, seconds) for settings in contenders(work.name, peers)]
-    running = [one for one in chosen if one is not None]
+def per_example(one: Contender) -> float:
+    """What a round costs, by what is done in it where settings differ in that."""
+    return float(one.facts["each"]) / float(one.facts.get("examples", 1))
+
+
+def in_turn(running: list[Contender], work: Workload, repetitions: int) -> int:
+    """Measure these side by side and end them; how many repetitions there was time for."""
     began = time.perf_counter()
-    for repetition in range(repetitions):
-        if repetition >= LEAST and time.perf_counter() - began > ENOUGH:
-            break
-        for one in running[repetition % len(running) :] + running[: repetition % len(running)]:
-            amount = one.facts.get("flops", 0) or work.examples
-            one.speeds.append(one.rounds * amount / one.ask(one.rounds))
+    done = 0
+    while done < repetitions and (done < LEAST or time.perf_counter() - began < ENOUGH):
+        for one in running[done % len(running) :] + running[: done % len(running)]:
+            one.measure(work)
+        done += 1
     for one in running:
         one.end()
+    return done
+
+
+def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dict[str, Any]:
+    """All contenders of a workload: in turn, and those that must be alone after the others."""
+    print(f"{work.name}: {work.about}", file=sys.stderr)
+    wanted = contenders(work.name, peers)
+    chosen = [fastest(settings, seconds) for settings in wanted if not settings[0].apart]
+    running = [one for one in chosen if one is not None]
+    done = in_turn(running, work, repetitions)
+    for settings in wanted:
+        if settings[0].apart and (one := fastest(settings, seconds)) is not None:
+            for _ in range(done):
+                one.measure(work)
+            one.end()
+            running.append(one)
     rows = {one.name: {"speeds": one.speeds, **one.facts} for one in running}
     if "bound" in rows:
         flops = rows["bound"]["speeds"]
