@@ -147,38 +147,49 @@ def contenders(workload: str, peers: str) -> list[list[Contender]]:
 
 def fastest(settings: list[Contender], seconds: float) -> Contender | None:
     """A contender with the setting that is quickest, started; for long workloads tried out on a short one."""
-    if len(settings) > 1 and settings[0].workload + TRIAL in WORKLOADS:
-        best = started([one.trial() for one in settings], seconds)
-        if best is None:
-            return None
-        best.end()
-        settings = [one for one in settings if one.command[3:] == best.command[3:]]
-    return started(settings, seconds)
+    name = settings[0].workload
+    if len(settings) == 1 or name + TRIAL not in WORKLOADS:
+        return started(settings, seconds)
+    best = started([one.trial() for one in settings], seconds)
+    if best is None:
+        return None
+    best.end()
+    chosen = next(one for one in settings if one.command[3:] == best.command[3:])
+    longer = WORKLOADS[name].examples / WORKLOADS[name + TRIAL].examples
+    return chosen if begun(chosen, seconds, best.facts["each"] * longer) else None
 
 
 def started(settings: list[Contender], seconds: float) -> Contender | None:
     """Start a contender with each setting, and keep the one that is quickest."""
     best: Contender | None = None
     for one in settings:
-        try:
-            one.start()  # with a first round
+        if not begun(one, seconds):
+            continue
+        if best is None or per_example(one) < per_example(best):
+            best, worse = one, best
+        else:
+            worse = one
+        if worse is not None:
+            worse.end()
+    return best
+
+
+def begun(one: Contender, seconds: float, each: float | None = None) -> bool:
+    """Start a contender and see what a round takes, if that is not known; False if it cannot, which is said."""
+    try:
+        one.start()  # with a first round
+        if each is None:
             each = one.ask(1)
             if each < seconds / 3:  # too quick to tell
                 count = max(int(seconds / 3 / each), 1)
                 each = one.ask(count) / count
-        except (RuntimeError, OSError) as error:
-            print(f"  {one.name} is left out: {error}", file=sys.stderr)
-            one.end()
-            continue
-        one.rounds = max(round(seconds / each), 1)
-        one.facts["each"] = each
-        if best is None or per_example(one) < per_example(best):
-            best, one_worse = one, best
-            if one_worse is not None:
-                one_worse.end()
-        else:
-            one.end()
-    return best
+    except (RuntimeError, OSError) as error:
+        print(f"  {one.name} is left out: {error}", file=sys.stderr)
+        one.end()
+        return False
+    one.rounds = max(round(seconds / each), 1)
+    one.facts["each"] = each
+    return True
 
 
 def per_example(one: Contender) -> float:
@@ -208,10 +219,13 @@ def measure(work: Workload, peers: str, repetitions: int, seconds: float) -> dic
     done = in_turn(running, work, repetitions)
     for settings in wanted:
         if settings[0].apart and (one := fastest(settings, seconds)) is not None:
-            for _ in range(done):
-                one.measure(work)
+            try:
+                for _ in range(done):
+                    one.measure(work)
+                running.append(one)
+            except (RuntimeError, OSError) as error:  # what the others have shown is kept
+                print(f"  {one.name} is left out: {error}", file=sys.stderr)
             one.end()
-            running.append(one)
     rows = {one.name: {"speeds": one.speeds, **one.facts} for one in running}
     if "bound" in rows:
         flops = rows["bound"]["speeds"]
