@@ -42,7 +42,7 @@ advice: setup ## judge `fedrelay advise` on many federations, from DATA=folder, 
 	.peers/bin/python -m pip install --quiet --requirement bench/speed/peers.txt
 	touch $@
 
-bench: setup .peers/ready ## measure speed beside other frameworks, into docs/performance.md (under half an hour; leave the machine alone)
+bench: setup .peers/ready ## measure speed beside other frameworks, into docs/performance.md (under 45 minutes; on a machine that does nothing else)
 	$(BIN)/python bench/speed/run.py --peers .peers/bin/python
 
 MINUTES ?= 60
