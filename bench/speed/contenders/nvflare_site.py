@@ -17,7 +17,9 @@ def main() -> None:
     torch.set_num_threads(1)
     model = network(work.model)
     flare.init()
-    x, y = clients(work)[int(flare.get_site_name().removeprefix("site-")) - 1]
+    mine = clients(work)[int(flare.get_site_name().removeprefix("site-")) - 1]
+    x, y = (part.clone() for part in mine)  # not a window on everybody's
+    del mine
     while flare.is_running():
         received = flare.receive()
         model.load_state_dict({name: torch.as_tensor(value) for name, value in received.params.items()})
