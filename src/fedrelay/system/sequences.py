@@ -19,11 +19,13 @@ SHOWN = 10
 
 
 def narrow(values: ArrayLike) -> Array:
-    """Whole numbers in four bytes each where they fit, else in eight."""
+    """Whole numbers in four bytes each where they fit, else in eight; those that do not fit there are an error."""
     array = np.asarray(values)
     if array.dtype == np.int32:
         return array
     small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
+    if not small and array.max() >= 2**63:  # NumPy would make them negative
+        raise OverflowError(f"{array.max()} does not fit into eight bytes")
     return array.astype(np.int32 if small else np.int64, copy=False)
 
 

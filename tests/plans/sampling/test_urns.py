@@ -117,10 +117,15 @@ def test_by_size_draws_nobody_more_than_twice_beyond_the_whole_part_of_their_sha
         assert sum(row[i] == 1 for row in r) >= math.floor(m * p)
 
 
-def test_sizes_that_no_whole_number_of_an_array_can_hold_are_refused():
+@pytest.mark.parametrize("sizes", [[2**62, 2**62], [2**63, 1], [2**64, 5], np.array([2**63, 1], dtype=np.uint64)])
+def test_sizes_that_no_whole_number_of_an_array_can_hold_are_refused(sizes):
     for scheme in (by_size, multinomial):
-        with pytest.raises(BadInput, match=r"the sizes add up to 9223372036854775808 examples: below 2\^63 works"):
-            scheme([2**62, 2**62], 1)
+        with pytest.raises(BadInput, match=rf"the sizes add up to {sum(map(int, sizes))} examples: below 2\^63 works"):
+            scheme(sizes, 1)
+    with pytest.raises(
+        BadInput, match=r"must be whole numbers of examples below 2\^63, not \[9223372036854775808, -1\]"
+    ):
+        by_size([2**63, -1], 1)
 
 
 def test_by_size_is_the_worked_example_of_five_clients():

@@ -164,9 +164,13 @@ def checked(sizes: Sequence[int], count: int) -> Integers:
     if known.smallest < 1:
         place = int(np.argmax(known.sizes.array < 1))
         raise BadInput(f"client or group {place} has no examples, so it cannot be drawn by size: leave it out")
-    if known.total >= 2**63:
-        raise BadInput(f"the sizes add up to {known.total} examples: below 2^63 works")
+    check_total(known.total)
     return known.sizes
+
+
+def check_total(total: int) -> None:
+    if total >= 2**63:
+        raise BadInput(f"the sizes add up to {total} examples: below 2^63 works")
 
 
 class Sums(NamedTuple):
@@ -220,5 +224,7 @@ def whole_numbers(sizes: Sequence[int]) -> Integers:
         return Integers.of(
             sizes if isinstance(sizes, np.ndarray) and sizes.dtype.kind in "iu" else [*map(index, sizes)]
         )
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError) as error:
+        if isinstance(error, OverflowError):
+            check_total(sum(map(index, sizes)))
         raise BadInput(f"sizes must be whole numbers of examples below 2^63, not {str(sizes)[:60]}") from None
