@@ -134,6 +134,7 @@ def test_what_cannot_be_kept_of_so_many_is_refused_before_the_first_round():
     ("wrong", "message"),
     [
         ({"kinds": 1}, "kinds must be at least 2"),
+        ({"kinds": 30_000}, "kinds must be at least 2 and at most 10000, not 30000"),
         ({"kinds": 5, "similarity": "l1"}, "L1 distances cannot be had"),
         ({"kinds": 5, "variant": "published"}, 'variant = "published" cannot be had'),
     ],

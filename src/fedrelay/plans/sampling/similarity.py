@@ -46,8 +46,8 @@ class BySimilarity(Sampler):
     about (1 − cos²) / √sketch of a cosine, and a share 1 / √(2 · sketch) of an L2 distance.
 
     Paper: Ward's clustering of all clients. More than 10,000 clients or groups are put into 1,000 kinds first, by
-    k-means, and Ward's clustering joins those, in which a kind counts as all it has. `kinds` says how many, whatever
-    the number of clients. Then a sketch is needed too, unless the model is small.
+    k-means, and Ward's clustering joins those, in which a kind counts as all it has. `kinds` says how many (10,000 at
+    most), whatever the number of clients. Then a sketch is needed too, unless the model is small.
 
     `variant` = "published" clusters as the authors' code does, for comparison.
     """
@@ -70,7 +70,7 @@ class BySimilarity(Sampler):
                 raise BadInput("a sketch keeps angles and L2 distances, not L1: use arccos or l2, or sketch = none")
 
         if self.kinds is not None:
-            within("kinds", self.kinds, least=2)
+            within("kinds", self.kinds, least=2, most=FARTHEST)
             self.check_kinds("kinds are means of clients")
 
     def check_kinds(self, why: str) -> None:
