@@ -311,6 +311,13 @@ def test_bf16_rounds_the_steps_and_nothing_else():
     torch.testing.assert_close(rounded[-1], exact[-1], atol=0.01, rtol=0.1)
 
 
+@pytest.mark.parametrize("precision", ["float16", "fp16", "bfloat16", ""])
+@pytest.mark.parametrize("engine", [Inline, Pool, Auto])
+def test_a_precision_that_there_is_not_is_refused(engine, precision):
+    with pytest.raises(BadInput, match=f"precision must be float32 or bf16, not '{precision}'"):
+        engine(FEDERATION, TASK, precision=precision)
+
+
 def test_compiled_networks_train_as_others_do(monkeypatch):
     calls = []
 

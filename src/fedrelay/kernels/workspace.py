@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import nn
@@ -38,7 +38,9 @@ class Computing:
     def of(
         cls, device: str, precision: Precision = "float32", *, compiled: bool = False, native: bool = False
     ) -> Computing:
-        """As a configuration says it; what does not go together is refused."""
+        """As a configuration says it; what there is not, or does not go together, is refused."""
+        if precision not in get_args(Precision):
+            raise BadInput(f"precision must be {' or '.join(get_args(Precision))}, not {precision!r:.60}")
         found = cls(find(device), precision, compiled)
         if native and found != cls():
             raise BadInput(
