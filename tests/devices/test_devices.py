@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import tomli_w
 import torch
-from pretended import NAME, Answers, pretended
+from pretended import NAME, Answers, pretended, tensors_in
 from test_one_device import TABLES, in_folder
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrelay import BadInput, config, method, train
 from fedrelay.algorithms import ALGORITHMS, scaffold
@@ -32,6 +34,7 @@ from fedrelay.system import devices
 from fedrelay.tasks import Task
 from fedrelay.types import Report, Work
 from fedrelay.visits import Sgd
+from fedrelay.visits.training import Training
 
 FEDERATION = on_devices.clients()
 TASK = Task.of(Mlp(hidden=(8,)), FEDERATION)
@@ -383,10 +386,51 @@ def test_the_doctor_names_devices_and_says_whether_methods_pass_there(there: Ans
 
 
 def test_other_bits_and_another_model_on_a_device_are_failures(there: Answers, monkeypatch):
-    results = iter([torch.ones(3), torch.zeros(3), torch.ones(3), torch.ones(3), torch.ones(3), torch.full((3,), 2.0)])
-    monkeypatch.setattr(on_devices, "run_of", lambda name: lambda device: next(results))
+    results = iter([torch.full((3,), float(number)) for number in (1, 0, 1, 0, 1, 1, 2, 0)])
+    monkeypatch.setattr(on_devices, "run_of", lambda name, lr=0.1: lambda device: next(results))
     assert on_devices.tried("fedavg", NAME) == "the same run gives other bits the second time"
-    assert on_devices.tried("fedavg", NAME) == "the model is 0.5 of its length from the processor's"
+    assert on_devices.tried("fedavg", NAME) == "the model ends 0.5 of its way from where the processor's does"
+
+
+@pytest.mark.parametrize("name", on_devices.checks())
+def test_a_device_that_does_not_train_at_all_is_a_failure(name: str, monkeypatch):
+    run, nothing = on_devices.run_of, lambda training, progress, some: None
+
+    def broken(device: str) -> torch.Tensor:
+        with monkeypatch.context() as patched:
+            if device != "cpu":
+                patched.setattr(Training, "descend", nothing)
+            return run(name)("cpu")
+
+    monkeypatch.setattr(on_devices, "run_of", lambda name, **changes: run(name, **changes) if changes else broken)
+    assert on_devices.tried(name, NAME) == "the model ends 1 of its way from where the processor's does"
+
+
+class Rounds(TorchDispatchMode):
+    """Adds up otherwise than the processor: what comes of a sum or a product is off by a little."""
+
+    chance = torch.Generator().manual_seed(0)
+
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if any(word in str(func) for word in ("mm", "conv", "sum", "mean", "softmax", "norm")):
+            for tensor in tensors_in(found):
+                if tensor.is_floating_point():
+                    tensor.mul_(1 + 1e-6 * torch.randn(tensor.shape, generator=self.chance))
+        return found
+
+
+@pytest.mark.parametrize("name", ["fedavg", "elmy", "fedelmy", "dense", on_devices.CONVOLUTIONS])
+def test_a_device_that_rounds_otherwise_passes(name: str, monkeypatch):
+    run, rounds = on_devices.run_of, Rounds()
+
+    def rounding(device: str) -> torch.Tensor:
+        rounds.chance.manual_seed(0)
+        with rounds if device != "cpu" else nullcontext():
+            return run(name)("cpu")
+
+    monkeypatch.setattr(on_devices, "run_of", lambda name, **changes: run(name, **changes) if changes else rounding)
+    assert on_devices.tried(name, NAME) == ""
 
 
 def test_without_a_gpu_the_doctor_says_that_nothing_was_tried(monkeypatch):

@@ -22,9 +22,12 @@ from fedrelay.types import Engine
 from fedrelay.visits import Sgd
 
 ROUNDS, CLIENTS, EACH = 2, 6, 6
-NEAR = 0.01
-"""Another device rounds otherwise, and a few steps make more of it: so far apart may models be, in parts of their
-length."""
+NEAR = 0.2
+"""Another device rounds otherwise, and a few steps make more of it: so far apart may models be, in parts of the way
+from an untrained one. Most are within a thousandth; in elmy rounding decides which way a model leaves itself: a tenth.
+"""
+LR, STILL = 0.05, 1e-30
+"""A learning rate for few steps, and one that moves nothing."""
 CONVOLUTIONS = "convolutions"
 """Besides the methods: a network with convolutions, which is what most GPUs are for."""
 STACKED = "stacked"
@@ -58,22 +61,22 @@ def tried(name: str, device: str) -> str:
     """Why this does not work on a device; empty if it does."""
     run = run_of(name)
     try:
-        once, again, expected = run(device), run(device), run("cpu")
+        once, again, expected, untrained = run(device), run(device), run("cpu"), run_of(name, lr=STILL)("cpu")
     except Exception as error:  # whatever goes wrong there is what we want to know
         return f"{type(error).__name__}: {error}"
     if not torch.equal(once, again):
         return "the same run gives other bits the second time"
-    far = float(torch.linalg.vector_norm(once - expected) / torch.linalg.vector_norm(expected))
-    return "" if far <= NEAR else f"the model is {far:.2g} of its length from the processor's"
+    far = float(torch.linalg.vector_norm(once - expected) / torch.linalg.vector_norm(expected - untrained))
+    return "" if far <= NEAR else f"the model ends {far:.2g} of its way from where the processor's does"
 
 
-def run_of(name: str) -> Run:
+def run_of(name: str, lr: float = LR) -> Run:
     """What is run by this name."""
     if name == CONVOLUTIONS:
-        return lambda device: trained("fedavg", lambda *at: Inline(*at, device=device), model="lenet5")
+        return lambda device: trained("fedavg", lambda *at: Inline(*at, device=device), lr=lr, model="lenet5")
     if name == STACKED:
-        return lambda device: trained("fedseq", lambda *at: Stacked(*at, device=device))
-    return lambda device: trained(name, lambda *at: Inline(*at, device=device))
+        return lambda device: trained("fedseq", lambda *at: Stacked(*at, device=device), lr=lr)
+    return lambda device: trained(name, lambda *at: Inline(*at, device=device), lr=lr)
 
 
 @cache
@@ -82,10 +85,12 @@ def clients() -> Federation:
     return Federation.split(source, Iid(), CLIENTS)
 
 
-def trained(name: str, engine: Callable[[Federation, Task, int], Engine], model: str | None = None) -> torch.Tensor:
+def trained(
+    name: str, engine: Callable[[Federation, Task, int], Engine], *, lr: float, model: str | None = None
+) -> torch.Tensor:
     """What one would use after a few rounds of a method, as its row in the table of methods sets it for few clients."""
     row = ALGORITHMS[name]
-    settings: dict[str, Any] = {"batch": 5, "lr": 0.05, "momentum": 0.5, **row.local}
+    settings: dict[str, Any] = {"batch": 5, "momentum": 0.5, **row.local, "lr": lr}
     algorithm = method(row.recipe(**row.settings), local=Sgd(**settings), fraction=0.5)
     federation = clients().pooled() if algorithm.pooled else clients()
     made: Any = MODELS[model or row.model]
