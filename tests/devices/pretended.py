@@ -31,6 +31,8 @@ class Module(types.ModuleType):
     """What torch asks of the module of a device, such as `torch.cuda`. It stays for the process, with no device."""
 
     count, room = 0, 1 << 34
+    before = 0
+    """Bytes that were in use there when the room was said."""
 
     def is_available(self) -> bool:
         return self.count > 0
@@ -39,7 +41,7 @@ class Module(types.ModuleType):
         return self.count
 
     def mem_get_info(self, device: object = None) -> tuple[int, int]:
-        return self.room, self.room
+        return self.room + self.before - THERE.used(), self.room
 
     def get_device_name(self, device: object = None) -> str:
         return "made up"
@@ -86,6 +88,11 @@ class There:
         if len(self._known) > 20_000:
             self._known = {key: ref for key, ref in self._known.items() if not ref.expired()}
         return tensor
+
+    def used(self) -> int:
+        """How many bytes they take."""
+        kept = [torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in self._known.values()]
+        return sum(storage.nbytes() for storage in kept if storage is not None)
 
     def take_away(self, tensor: torch.Tensor) -> torch.Tensor:
         self._known.pop(storage_of(tensor)._cdata, None)
@@ -212,7 +219,7 @@ class Operators(TorchDispatchMode):
 def pretended(*, count: int = 1, room: int = 1 << 34) -> Iterator[Answers]:
     """Inside there are so many devices of this kind, with so many free bytes each."""
     module = registered()
-    module.count, module.room = count, room
+    module.count, module.room, module.before = count, room, THERE.used()
     answers = Answers(torch.device(NAME, 0), THERE)
     try:
         with answers, Operators(answers):

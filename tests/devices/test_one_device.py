@@ -24,6 +24,7 @@ from fedrelay.merges.trust import Trust
 from fedrelay.models import CharLstm, ClusteredCnn, Mlp
 from fedrelay.runs.record import Recorder
 from fedrelay.studies.doctor import on_devices
+from fedrelay.system import devices
 from fedrelay.tasks import METRICS, Task, Workspaces, evaluate
 from fedrelay.tasks.metrics import Form
 from fedrelay.types import Baton, Chain, Outcome, Report, State
@@ -52,6 +53,14 @@ def test_the_made_up_device_refuses_what_a_gpu_would_refuse_or_do_in_silence(the
     gone[:] = 0.5
     assert gone.cpu().tolist() == [0.5, 0.5, 0.5]
     assert there.brought_back == [3]
+
+
+def test_the_made_up_device_has_as_much_room_as_what_is_there_leaves(known: None):
+    with pretended(room=1000):
+        gone = torch.ones(100, device=NAME)
+        assert devices.free(gone.device) == 600
+        del gone
+        assert devices.free(torch.device(NAME, 0)) == 1000
 
 
 # --- every method

@@ -91,6 +91,11 @@ class Store(ABC):
             made[device] = on_device(self, device)
         return made[device]
 
+    def made_on(self, device: torch.device) -> Store | None:
+        """What `on` has made for this device, if anybody has asked."""
+        made: dict[torch.device, Store] = self.__dict__.get("_elsewhere", {})
+        return made.get(device)
+
     def __getstate__(self) -> dict[str, Any]:
         """What it was made of, without what was found out since: whoever gets it finds that out again."""
         return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]

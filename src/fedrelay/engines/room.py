@@ -10,7 +10,6 @@ import torch
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
 from fedrelay.data.nests import mapped
-from fedrelay.data.stores.on_device import bytes_there
 from fedrelay.errors import BadInput
 from fedrelay.system.devices import in_words
 from fedrelay.tasks import Task
@@ -41,12 +40,11 @@ class Wanted:
     task: Task
     work: Work
     chains: int
-    clients: int
     rows: int = 1
     """How many models are trained at once."""
     memory_limit: float | None = None
-    laid: bool = True
-    """Whether the examples lie on the device."""
+    examples: int = 0
+    """Bytes of examples that are yet to be laid on the device."""
 
 
 def check(wanted: Wanted, device: torch.device, there: int | None) -> None:
@@ -68,12 +66,10 @@ def parts_of(wanted: Wanted) -> list[Part]:
     """What a run takes, part by part."""
     task, work = wanted.task, wanted.work
     model = task.layout.size * FLOAT
-    source = wanted.federation.source
-    examples = sum(map(bytes_there, (source.train, source.test, source.public))) if wanted.laid else 0
     batch = work.at_once(max(wanted.federation.sizes))
-    each = activations(task, source.train, batch)
+    each = activations(task, wanted.federation.source.train, batch)
     training = wanted.rows * ((1 + BESIDE) * model + each)
-    kept = len(work.keeps) * wanted.clients * model
+    kept = len(work.keeps) * len(wanted.federation) * model
     limit = kept if wanted.memory_limit is None else int(wanted.memory_limit * MEGABYTE)
 
     def fewer(left: int) -> str:
@@ -93,7 +89,7 @@ def parts_of(wanted: Wanted) -> list[Part]:
         return f"no more than {chains} of {wanted.chains} chains in a round" if 1 <= chains < wanted.chains else ""
 
     return [
-        Part("examples", examples),
+        Part("examples", wanted.examples),
         Part("models of a round", (2 * wanted.chains + AT_SERVER) * model, shorter),
         Part("what clients keep", min(kept, limit), filed),
         Part("training", training, fewer),

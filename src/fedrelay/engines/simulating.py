@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedrelay.data.federation import Federation
-from fedrelay.data.stores.on_device import fits
+from fedrelay.data.stores.on_device import bytes_missing, bytes_there, fits
 from fedrelay.engines import room
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.relay import LOG
@@ -22,25 +22,28 @@ class Simulating(Engine):
     _underway: Underway | None = None
     _free: int | None = None
     """Bytes that the device had when the engine was made, until the run is known to fit; None: nobody need look."""
-    _laid: bool = True
+    _examples: int = 0
+    """Bytes of examples that it did not have then, and will."""
 
-    def settle(self, computing: Computing, memory_limit: float | None) -> None:
-        """Compute there from now on."""
+    def settle(self, computing: Computing, memory_limit: float | None, *, workers: bool = False) -> None:
+        """Compute there from now on; with `workers`, by processes that lay the examples there themselves."""
         self.device, self._limit = computing.device, memory_limit
         self._memory = Memory(memory_limit, self.device)
         if self.device.type == "cpu":
             return
-        self._free, self._laid = free(self.device), fits(self.federation.source.train, self.device)
-        if not self._laid:
+        self._free, source = free(self.device), self.federation.source
+        if fits(source.train, self.device):
+            stores = source.train, source.test, source.public
+            self._examples = sum(bytes_there(s) if workers else bytes_missing(s, self.device) for s in stores)
+        else:
             LOG.warning("the examples stay in main memory, and batches are sent: they are too many for %s", self.device)
 
     def check_room(self, work: Work, chains: Sequence[Chain], round: int, *, rows: int = 1) -> None:
         """Refuse a run that does not fit on its device, before anybody trains; that is looked at once."""
         if self._free is None or not round:
             return
-        clients = len(self.federation)
         wanted = room.Wanted(
-            self.federation, self.task, work, len(chains), clients, rows, memory_limit=self._limit, laid=self._laid
+            self.federation, self.task, work, len(chains), rows, memory_limit=self._limit, examples=self._examples
         )
         room.check(wanted, self.device, self._free)
         self._free = None

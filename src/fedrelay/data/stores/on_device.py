@@ -87,7 +87,10 @@ def layable(store: Store) -> bool:
 
 
 def fits(store: Store, device: torch.device) -> bool:
-    """Whether the examples find room on the device, with as much again for all else."""
+    """Whether the examples find room on the device, with as much again for all else, or have found it."""
+    made = store.made_on(device)
+    if isinstance(made, OnDevice):
+        return made.laid is not None or not layable(store)
     there = free(device)
     return there is None or 2 * bytes_there(store) <= there
 
@@ -98,3 +101,8 @@ def bytes_there(store: Store | None) -> int:
         return 0
     assert isinstance(store, Examples)
     return sum(leaf.numel() * leaf.element_size() for part in (store.x, store.y) for leaf in leaves(part))
+
+
+def bytes_missing(store: Store | None, device: torch.device) -> int:
+    """What laying the examples there would take now; nothing where somebody has done it, or tried to."""
+    return 0 if store is None or store.made_on(device) is not None else bytes_there(store)

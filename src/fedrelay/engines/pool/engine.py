@@ -57,7 +57,7 @@ class Pool(Simulating):
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
         self._asked = workers
-        self.settle(computing, memory_limit)
+        self.settle(computing, memory_limit, workers=True)
         self._pool = LazyPool(Simulation(federation, task, seed, native, computing), devices)
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
