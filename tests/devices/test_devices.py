@@ -23,10 +23,11 @@ from fedrelay.data import Federation, Iid
 from fedrelay.data.stores.on_device import bytes_there
 from fedrelay.data.synthetic import synthetic
 from fedrelay.engines import Auto, Inline, Pool, Stacked, bits
+from fedrelay.engines.auto import Sample
 from fedrelay.engines.pool.engine import check_alike
 from fedrelay.engines.pool.worker import moved
 from fedrelay.engines.pool.workers import WorkerPool
-from fedrelay.engines.relay import Simulation
+from fedrelay.engines.relay import Context, Simulation
 from fedrelay.engines.room import Wanted, parts_of
 from fedrelay.errors import RunFailed
 from fedrelay.kernels.workspace import Computing
@@ -35,7 +36,7 @@ from fedrelay.studies.doctor import on_devices
 from fedrelay.studies.doctor.machine import machine
 from fedrelay.system import devices
 from fedrelay.tasks import Task
-from fedrelay.types import Report, Work
+from fedrelay.types import Baton, Chain, Report, Work
 from fedrelay.visits import Sgd
 from fedrelay.visits.training import Training
 
@@ -201,6 +202,69 @@ def test_fewer_rows_of_a_stack_are_what_would_fit(monkeypatch):
         models(method(local=local, fraction=1.0), Stacked(FEDERATION, TASK, 1, device=NAME, rows=rows), rounds=1)
 
 
+def test_auto_leaves_out_stacks_that_find_no_room_and_does_what_inline_can(monkeypatch, caplog):
+    monkeypatch.setattr(devices, "KINDS", (NAME,))
+    monkeypatch.setattr(Sample, "together", lambda self, rows: pytest.fail("it measured what does not fit"))
+    federation, algorithm = on_devices.clients.__wrapped__(), method(local=Sgd(batch=5), fraction=1.0)
+    with pretended(room=46 * TASK.layout.size * 4), caplog.at_level(logging.WARNING, "fedrelay"):
+        engine = Auto(federation, TASK, 1, device=NAME)
+        models(algorithm, engine)
+    assert engine.settings["name"] == "inline"
+    assert "stacks are not used: this run needs about" in caplog.text
+
+
+def test_a_stack_for_which_there_was_room_is_not_looked_at_again_when_some_of_it_is_there(monkeypatch):
+    monkeypatch.setattr(devices, "KINDS", (NAME,))
+    monkeypatch.setattr(Sample, "one_by_one", lambda self, threads: 1.0)
+    monkeypatch.setattr(Sample, "together", lambda self, rows: kept.append(torch.ones(10_000, device=NAME)) or 0.1)
+    federation, algorithm, kept = on_devices.clients.__wrapped__(), method(local=Sgd(batch=5), fraction=1.0), []
+    rest = sum(part.bytes for part in parts_of(Wanted(federation, TASK, algorithm.update, 6, 6)))
+    examples = sum(map(bytes_there, (federation.source.train, federation.source.test)))
+    with pretended(room=rest + examples):
+        engine = Auto(federation, TASK, 1, device=NAME)
+        models(algorithm, engine)
+    assert engine.settings["name"] == "stacked"
+
+
+def test_a_run_for_which_no_way_has_room_is_refused_by_auto_before_anybody_trains(monkeypatch):
+    monkeypatch.setattr(devices, "KINDS", (NAME,))
+    monkeypatch.setattr(Sample, "__init__", lambda *arguments: pytest.fail("it measured"))
+    with pretended(room=12 * TASK.layout.size * 4):
+        said = refusal(method(local=Sgd(batch=5), fraction=1.0), Auto(FEDERATION, TASK, 1, device=NAME))
+    assert "this run needs about" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("Tried to allocate 20.00 GiB."),
+        NotImplementedError("Could not run 'aten::bmm' with arguments from the 'XPU' backend."),
+    ],
+)
+def test_stacks_that_fail_on_the_device_while_they_are_measured_are_left_out(error, there: Answers, monkeypatch):
+    def fails(self, batons, visits, /):
+        raise error
+
+    monkeypatch.setattr(Training, "together", fails)
+    engine = Auto(FEDERATION, TASK, 1, device=NAME)
+    models(method(local=Sgd(batch=5), fraction=1.0), engine)
+    assert engine.settings["name"] == "inline"
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(1, ["inline"]), (2, ["inline", "pool"])])
+def test_several_gpus_are_taken_by_auto_only_where_workers_find_room_for_their_examples(copies, expected, monkeypatch):
+    monkeypatch.setattr(devices, "KINDS", (NAME,))
+    monkeypatch.setattr(Sample, "one_by_one", lambda self, threads: 1.0)
+    federation, work = on_devices.clients.__wrapped__(), method(local=Sgd(batch=5)).update
+    rest = sum(part.bytes for part in parts_of(Wanted(federation, TASK, work, 6)))
+    examples = sum(map(bytes_there, (federation.source.train, federation.source.test)))
+    with pretended(count=2, room=rest + copies * examples):
+        engine = Auto(federation, TASK, 1, device=NAME)
+        chains = [Chain(Baton(TASK.init(0)), (client,)) for client in range(6)]
+        ways = engine._measured(Context(work, {}, 1), chains)
+    assert [way.name for way in ways] == expected
+
+
 def test_examples_that_find_no_room_stay_in_main_memory_to_the_same_bits(monkeypatch, caplog):
     monkeypatch.setattr(devices, "KINDS", (NAME,))
     source = synthetic(examples=400, test_examples=4, shape=(1, 16, 16), classes=4)
@@ -257,8 +321,6 @@ def test_an_operator_that_a_device_lacks_ends_the_run_by_its_name(error, said, t
 
 
 def on_devices_chain(engine):
-    from fedrelay.types import Baton, Chain
-
     return Chain(Baton(engine.task.init(0).to(engine.device)), (0,))
 
 

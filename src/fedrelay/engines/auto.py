@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +19,8 @@ from fedrelay.engines.pool.dispatch import Stacks, cores, costs
 from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.pool.workers import pack_whole
 from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_together, operator_threads
-from fedrelay.engines.stacked import Stacked
-from fedrelay.errors import BadInput
+from fedrelay.engines.stacked import Stacked, rows_of
+from fedrelay.errors import BadInput, RunFailed
 from fedrelay.kernels.native import available as found_native
 from fedrelay.kernels.workspace import Computing, Precision
 from fedrelay.system.devices import chosen, deterministic, every
@@ -136,6 +137,7 @@ class Auto(Engine):
         self._limit = memory_limit
         self._chosen: Mapping[str, Any] | None = None
         self._trial: Trial | None = None
+        self._fits = False  # what it chose among was seen to find room
         self._underway: Underway | None = None
         self._engine: Inline | Pool | Stacked = Inline(
             federation, task, seed, memory_limit=memory_limit, device=device, precision=precision, compile=compile
@@ -165,6 +167,8 @@ class Auto(Engine):
         engine.remember(*self._engine.memories())
         if self._underway is not None:
             engine.keep_in(self._underway)
+        if self._fits:
+            engine.has_room()
         self.close()
         self._engine, self._chosen = engine, {"name": settings["name"], **rest}
 
@@ -192,7 +196,9 @@ class Auto(Engine):
         return repr((self.seed, sizes, self.task.layout.size))
 
     def _decide(self, context: Context, chains: Sequence[Chain]) -> None:
+        self._engine.need_room(context.work, chains)  # inline's, which is least
         ways = self._measured(context, chains)
+        self._fits = True
         best = min(ways, key=lambda way: way.price)
         self.choose({"name": best.name, **best.settings})
         others = "; ".join(f"{way} {way.seconds:.3g} s" for way in ways if way is not best)
@@ -248,7 +254,7 @@ class Auto(Engine):
             seconds = native * makespan(cost, hands) * TRANSPORT
             ways.append(Way("pool", {"workers": hands, "native": True}, seconds))
         if len(chains) > 1 and context.work.stacks(self.task):
-            most = Stacked(self.federation, self.task).rows
+            most = rows_of(self.task, self.device)
             for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
                 parts = [sum(cost[number] for number in numbers) for numbers in Stacks(chains, self.sizes, rows).all]
                 each = sample.together(rows)
@@ -265,10 +271,14 @@ class Auto(Engine):
         hands = min(cores() if here else len(every(str(self._asked["device"]))), len(chains))
         ways = []
         if hands > 1 and not unsendable(sample.simulation, context):
-            ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
+            with left_out("workers"):  # which have examples of their own, besides those of the sample
+                self._engine.need_room(context.work, chains, copies=2)
+                ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
         if len(chains) > 1 and self._computing.plain and context.work.stacks(self.task):
-            rows = min(Stacked(self.federation, self.task, device=str(self.device)).rows, len(chains))
-            ways.append(Way("stacked", {"rows": rows, "workers": 1}, sample.together(rows) * sum(cost)))
+            rows = min(rows_of(self.task, self.device), len(chains))
+            with left_out("stacks"):
+                self._engine.need_room(context.work, chains, rows=rows)
+                ways.append(Way("stacked", {"rows": rows, "workers": 1}, sample.together(rows) * sum(cost)))
         return ways
 
     def keep_in(self, underway: Underway, /) -> None:
@@ -349,6 +359,15 @@ def clock_of(threads: int) -> Callable[[], float]:
     the system counts it finely); several must be seen waiting for one another."""
     fine = time.get_clock_info("thread_time").resolution < 1e-5
     return time.thread_time if threads == 1 and fine else time.perf_counter
+
+
+@contextmanager
+def left_out(what: str) -> Iterator[None]:
+    """Inside a way is measured; one that finds no room on the device, or fails there, is left to others."""
+    try:
+        yield
+    except (BadInput, RunFailed) as error:
+        LOG.warning("%s are not used: %s", what, error)
 
 
 def unsendable(simulation: Simulation, context: Context) -> str:

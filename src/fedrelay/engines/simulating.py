@@ -40,12 +40,22 @@ class Simulating(Engine):
 
     def check_room(self, work: Work, chains: Sequence[Chain], round: int, *, rows: int = 1) -> None:
         """Refuse a run that does not fit on its device, before anybody trains; that is looked at once."""
-        if self._free is None or not round:
+        if round:
+            self.need_room(work, chains, rows=rows)
+            self.has_room()
+
+    def need_room(self, work: Work, chains: Sequence[Chain], *, rows: int = 1, copies: int = 1) -> None:
+        """Refuse such a round if it does not fit on the device, with so many copies of the examples."""
+        if self._free is None:
             return
+        examples = copies * self._examples
         wanted = room.Wanted(
-            self.federation, self.task, work, len(chains), rows, memory_limit=self._limit, examples=self._examples
+            self.federation, self.task, work, len(chains), rows, memory_limit=self._limit, examples=examples
         )
         room.check(wanted, self.device, self._free)
+
+    def has_room(self) -> None:
+        """The run is known to fit: what is free later, when some of it is there, is not looked at."""
         self._free = None
 
     def keep_in(self, underway: Underway, /) -> None:

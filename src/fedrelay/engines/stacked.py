@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
+import torch
+
 from fedrelay.data.federation import Federation
 from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
 from fedrelay.engines.pool.worker import Round
@@ -51,8 +53,7 @@ class Stacked(Simulating):
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
-        room, most = (ROOM, 32) if computing.device.type == "cpu" else (ROOM_THERE, MOST_THERE)
-        self.rows = rows or min(max(room // (8 * task.layout.size), 2), most)
+        self.rows = rows or rows_of(task, computing.device)
         self.settle(computing, memory_limit)
         self._simulation = Simulation(federation, task, seed, computing=computing)
         self._pool = LazyPool(self._simulation)
@@ -100,3 +101,9 @@ class Stacked(Simulating):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def rows_of(task: Task, device: torch.device) -> int:
+    """How many models fill a core or a GPU."""
+    room, most = (ROOM, 32) if device.type == "cpu" else (ROOM_THERE, MOST_THERE)
+    return min(max(room // (8 * task.layout.size), 2), most)
