@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import tomllib
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import tomli_w
 import torch
-from pretended import NAME, Answers, pretended, tensors_in
+from pretended import NAME, Answers, Module, pretended, tensors_in
 from test_one_device import TABLES, in_folder
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -108,6 +109,28 @@ def test_the_engine_that_chooses_does_so_among_what_the_device_can(there: Answer
     again = Auto(FEDERATION, TASK, 1, device=NAME)
     again.choose(engine.settings)
     assert again.settings == engine.settings
+
+
+def test_auto_measures_a_device_until_it_has_done_what_it_was_told(there: Answers, monkeypatch):
+    """A GPU computes while the interpreter goes on, or while it waits: neither shows in its own time on a core."""
+    told: list[float] = []
+    monkeypatch.setattr(Module, "synchronize", lambda self, device=None: [time.sleep(told.pop()) for _ in tuple(told)])
+
+    class Tells(Sgd):
+        def __call__(self, baton, visit, /):
+            told.append(0.02)
+            return super().__call__(baton, visit)
+
+        def together(self, batons, visits, /):
+            told.append(0.02)
+            return super().together(batons, visits)
+
+    chains = [Chain(Baton(TASK.init(0).to(NAME)), (client,)) for client in range(6)]
+    simulation = Simulation(FEDERATION, TASK, 0, computing=Computing.of(NAME))
+    sample = Sample(simulation, Context(Tells(batch=5), {}, 1), chains, {})
+    assert sample.one_by_one(1) * 6 > 0.02  # every client has six examples
+    assert sample.together(3) * 18 > 0.02
+    assert not told
 
 
 # --- going on

@@ -15,6 +15,7 @@ import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
 from fedrelay.algorithms import elmy, fedavg, fedcyclic, fedper
 from fedrelay.data import Dirichlet, Iid, digits
+from fedrelay.data.stores.on_disk import RowsFile, StoredExamples
 from fedrelay.engines import Auto, Inline, auto, bits
 from fedrelay.engines.auto import Sample, makespan
 from fedrelay.engines.relay import Context, Simulation
@@ -201,6 +202,25 @@ def test_what_others_do_on_the_machine_does_not_change_what_one_thread_is_measur
 
     assert auto.timed(turn, auto.clock_of(1)) == pytest.approx(0.002, rel=0.5)
     assert auto.timed(turn, auto.clock_of(2)) > 0.02
+
+
+def test_waiting_for_examples_that_are_not_in_memory_counts(tmp_path, monkeypatch):
+    source = digits()
+    np.save(tmp_path / "x.npy", source.train.x.numpy())
+    stored = StoredExamples(tmp_path / "x.npy", torch.arange(len(source.train)), source.train.y, source.train.transform)
+    federation = Federation.split(replace(source, train=stored), Iid(), 40)
+    task = Task.of(Mlp(hidden=(4,)), federation)
+    take = RowsFile.take
+
+    def slowly(self, rows):
+        time.sleep(0.01)  # as a disk that turns
+        return take(self, rows)
+
+    monkeypatch.setattr(RowsFile, "take", slowly)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(4)]
+    context = Context(fr.method(fedavg(), local=Sgd(batch=1000)).update, {}, 1)
+    sample = Sample(Simulation(federation, task, 0), context, chains, {})
+    assert sample.one_by_one(threads=1) * max(federation.sizes) > 0.01
 
 
 def test_clients_of_unlike_sizes_stay_unlike_when_they_are_cut_for_measuring():

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
+from fedrelay.data.examples import Examples
 from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.packing import CannotBeSent, pack
@@ -23,7 +25,7 @@ from fedrelay.engines.stacked import Stacked, rows_of
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.kernels.native import available as found_native
 from fedrelay.kernels.workspace import Computing, Precision
-from fedrelay.system.devices import chosen, deterministic, every
+from fedrelay.system.devices import CPU, chosen, deterministic, every, finish
 from fedrelay.tasks import Task
 from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Underway, Visit, Work
 
@@ -329,9 +331,14 @@ class Sample:
         with operator_threads(threads), deterministic(self.simulation.computing.device):
             began = time.perf_counter()
             size = self._one(0)  # the first one has more to do than the others
+            finish(self.simulation.computing.device)
             took = time.perf_counter() - began
             given_up = took > max(SECONDS, hopeless / self._longer * size)
-            return (took / size if given_up else timed(self._one, clock_of(threads))) * self._longer
+            return (took / size if given_up else timed(self._one, self._clock(threads))) * self._longer
+
+    def _clock(self, threads: int) -> Callable[[], float]:
+        in_memory = isinstance(self.simulation.federation.source.train, Examples)
+        return clock_of(threads, self.simulation.computing.device, waits=not in_memory)
 
     def _one(self, number: int) -> int:
         baton, visit = self._visits[number % len(self._visits)]
@@ -351,14 +358,20 @@ class Sample:
 
         with operator_threads(1), deterministic(self.simulation.computing.device):
             all_of_them(0)
-            return timed(all_of_them, clock_of(1)) * self._longer
+            return timed(all_of_them, self._clock(1)) * self._longer
 
 
-def clock_of(threads: int) -> Callable[[], float]:
+def clock_of(threads: int, device: torch.device = CPU, *, waits: bool = False) -> Callable[[], float]:
     """What measures work of so many threads: of one, its own time on a core, which nobody else's work changes (where
-    the system counts it finely); several must be seen waiting for one another."""
+    the system counts it finely). Several must be seen waiting for one another, and any for a device or, where it
+    `waits` for its examples, for a disk."""
+
+    def by_the_wall() -> float:
+        finish(device)
+        return time.perf_counter()
+
     fine = time.get_clock_info("thread_time").resolution < 1e-5
-    return time.thread_time if threads == 1 and fine else time.perf_counter
+    return time.thread_time if threads == 1 and fine and device.type == "cpu" and not waits else by_the_wall
 
 
 @contextmanager

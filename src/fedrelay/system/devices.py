@@ -121,6 +121,14 @@ def in_words(count: float) -> str:
 # --- how they compute
 
 
+def finish(device: torch.device) -> None:
+    """Wait until a device has done what it was told; a processor always has."""
+    if device.type == "mps":
+        torch.mps.synchronize()
+    elif device.type != "cpu":
+        torch.get_device_module(device).synchronize(device)
+
+
 @contextmanager
 def deterministic(device: torch.device) -> Iterator[None]:
     """Inside, a GPU gives the same bits every time: sums in a fixed order, kernels not chosen by the clock, products in
