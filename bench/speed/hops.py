@@ -11,13 +11,13 @@ from fedrelay import Federation, Task
 from fedrelay.data import Iid, synthetic
 from fedrelay.engines import Inline, Pool
 from fedrelay.models import LeNet5
-from fedrelay.types import Baton, Chain, Engine, Report, Tree, Visit
+from fedrelay.types import Baton, Chain, Engine, Report, Tree, Visit, Work
 
 CHAINS, HOPS, ROUNDS = 4, 8, 30
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(Work):
     """Takes the model and gives it on; with `copy` as another one, as training would."""
 
     copy: bool = False
