@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -132,7 +133,7 @@ def doubled(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_finite(vector: Vector) -> bool:
     """Whether every number is finite. The sum is quick, and non-finite whenever an element is; but it can overflow."""
-    return bool(torch.isfinite(vector.sum())) or bool(torch.isfinite(vector).all())
+    return math.isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())
 
 
 def weighted_sum(vectors: Iterable[Vector], weights: Iterable[float]) -> Vector:

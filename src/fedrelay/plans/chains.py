@@ -209,5 +209,7 @@ def last_holder(outcome: Outcome) -> int | None:
 
 def in_order(group: Sequence[int], laps: int, rng: np.random.Generator, *, reshuffle: bool = False) -> tuple[int, ...]:
     """The hops of a chain: the group shuffled, lap after lap in the same order unless every lap is shuffled anew."""
+    if len(group) == 1:  # nothing is drawn for it
+        return tuple(group) * laps
     orders = [rng.permutation(group).tolist() for _ in range(laps if reshuffle else 1)]
     return tuple(client for order in orders for client in order) * (1 if reshuffle else laps)

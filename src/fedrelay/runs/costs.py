@@ -66,6 +66,7 @@ def traffic(
     a server the first client has the baton, or gets it from the client that has; and the last good one keeps it.
     """
     down = up = across = extra_down = extra_up = more_down = more_up = 0
+    each, vectors = size_of(shared, home), vectors_in(shared, model)
     for outcome in outcomes:
         lost = {drop.hop for drop in outcome.dropped}
         holder = outcome.chain.holder if serverless else None  # None is the server
@@ -74,9 +75,9 @@ def traffic(
             across += holder not in (None, client)
             holder = holder if hop in lost else client
         up += holder is not None and not serverless
-        extra_down += len(outcome.chain.clients) * size_of(shared, home)
+        extra_down += len(outcome.chain.clients) * each
         extra_up += sum(size_of(report.uplink, home) for report in outcome.reports)
-        more_down += len(outcome.chain.clients) * vectors_in(shared, model)
+        more_down += len(outcome.chain.clients) * vectors
         more_up += sum(vectors_in(report.uplink, model) for report in outcome.reports)
     baton, passed = size_of(model, home), across if relayed else 0
     down, up, across = down + passed, up + passed, across - passed

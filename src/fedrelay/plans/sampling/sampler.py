@@ -108,11 +108,11 @@ def draw(
 
 def weight_variance(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
     """Σ (weight − p)² over all candidates: how far this round's weights are from those of full participation."""
-    known, held = sums(sizes), sum(sizes[one.index] for one in drawn)
-    found = known.squares / known.total**2  # if nobody were drawn
-    for one in drawn:
-        p = sizes[one.index] / known.total
-        weight = sizes[one.index] / held if one.weight is None else one.weight
+    known, those = sums(sizes), [sizes[one.index] for one in drawn]
+    found, held = known.squares / known.total**2, sum(those)  # found: if nobody were drawn
+    for one, size in zip(drawn, those, strict=True):
+        p = size / known.total
+        weight = size / held if one.weight is None else one.weight
         found += (weight - p) ** 2 - p**2
     return found
 
