@@ -10,6 +10,7 @@ from fedrelay import Federation, RunFailed, Sgd, Task, advance, deployed, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
+from fedrelay.engines.relay import flushes_denormals, operator_threads
 from fedrelay.errors import Diverged
 from fedrelay.models import Quadratic
 from fedrelay.types import Baton, Chain, Plan, Planned, Report, Work
@@ -124,3 +125,15 @@ def test_the_number_of_threads_is_put_back(engine):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_small_numbers_are_zero_inside_and_only_there():
+    """Python's arithmetic tells what torch's does."""
+    tiny = torch.tensor(1e-30)
+    before = flushes_denormals()
+    assert before == (float(tiny * 1e-10) == 0)
+    with operator_threads(1):
+        if torch.set_flush_denormal(True):  # not every processor can
+            assert flushes_denormals()
+            assert float(tiny * 1e-10) == 0
+    assert flushes_denormals() == before == (float(tiny * 1e-10) == 0)

@@ -192,7 +192,7 @@ class Federation:
         return cls.of(source, partition(source, clients, seeds.rng(seed, "partition")))
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return self.starts.shape[0] - 1
 
     def __repr__(self) -> str:
         source, sizes = self.source, self.sizes
@@ -232,7 +232,7 @@ class Federation:
     def client(self, index: int) -> ClientData:
         if not 0 <= index < len(self):
             raise BadInput(f"there is no client {index}: this federation has clients 0 to {len(self) - 1}")
-        first, last = self.starts[index : index + 2].tolist()
+        first, last = self.starts.numpy()[index : index + 2].tolist()  # as NumPy: every visit asks
         return ClientData(index, self.source.train, self.order[first:last].long())
 
     def client_test(self, index: int) -> ClientData:

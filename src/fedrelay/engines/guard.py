@@ -24,21 +24,21 @@ def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | Non
     """Why a returned model must not be used, or None if it may. Only the first `trainable` numbers are weights: running
     statistics may be of any length."""
     guard = work.guard
-    weights = returned[:trainable]
-    most = 0.0 if guard is None else max(LARGE, guard / 100) * math.sqrt(len(weights))
+    count = returned.shape[0] if trainable is None else trainable
+    most = 0.0 if guard is None else max(LARGE, guard / 100) * math.sqrt(count)
     if guard is not None and norm(returned) <= min(guard, most):  # nearly always, and it took one look at the model
         return None
     if not is_finite(returned):
         return f"{NON_FINITE} ({ADVICE})"
     if guard is None:
         return None
-    before, after = norm(received[:trainable]), norm(weights)
+    before, after = norm(received[:trainable]), norm(returned[:trainable])
     # A model near zero may grow; only a length that no model of its size has is an explosion.
     if after > guard * max(before, 1.0):
         return f"{EXPLODED}: {grew(before, after)}, beyond guard = {guard:g} times ({ADVICE})"
     # What grows a little at every visit explodes too. Who received such a model and made it shorter is not to blame.
     if after > most and after > before:
-        size = after / math.sqrt(len(weights))
+        size = after / math.sqrt(count)
         return f"{EXPLODED}: {grew(before, after)}, which is {size:.3g} for every weight ({ADVICE})"
     return None
 

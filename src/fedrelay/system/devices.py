@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -129,13 +129,14 @@ def finish(device: torch.device) -> None:
         torch.get_device_module(device).synchronize(device)
 
 
-@contextmanager
-def deterministic(device: torch.device) -> Iterator[None]:
+def deterministic(device: torch.device) -> AbstractContextManager[None]:
     """Inside, a GPU gives the same bits every time: sums in a fixed order, kernels not chosen by the clock, products in
     full float32. A processor always does."""
-    if device.type == "cpu":
-        yield
-        return
+    return nullcontext() if device.type == "cpu" else _deterministic()
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     flags = cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32

@@ -218,7 +218,7 @@ class Dense:
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
             return False
         alike = x.dtype == torch.float32 and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()
-        return alike and (x.ndim < 4 or x.shape[3] == 1) and x[0].numel() == self._layers[0].inputs
+        return alike and (x.ndim < 4 or x.shape[3] == 1) and x.numel() == y.shape[0] * self._layers[0].inputs
 
     def _check(self, y: torch.Tensor) -> None:
         classes = self._layers[len(self._layers) - 1].outputs
