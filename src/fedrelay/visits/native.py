@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from ctypes import c_float
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
 from fedrelay.data.examples import Examples
 from fedrelay.kernels.native import Dense, Rule
-from fedrelay.kernels.workspace import Workspace
 from fedrelay.types import Visit
 from fedrelay.visits import batches
+from fedrelay.visits.terms import Effect
 
 if TYPE_CHECKING:
-    from fedrelay.visits.training import Progress, Training
+    from fedrelay.visits.optimisers import Optimiser
+    from fedrelay.visits.training import Training
 
 Pass: TypeAlias = torch.Tensor | Iterator[batches.Batch]
 """The rows of a pass, to be taken as they lie; or what was taken of them, several batches in one."""
 
 
-def native_loop(training: Training, progress: Progress, visit: Visit) -> NativeLoop | None:
-    """What trains in a workspace outside the interpreter, if that can do all that is asked for."""
-    workspace, effect = progress.workspace, progress.effect
-    if not isinstance(workspace, Workspace) or workspace.dense is None:
+def native_loop(training: Training, effect: Effect, visit: Visit) -> NativeLoop | None:
+    """What trains in the main workspace outside the interpreter, if that can do all that is asked for."""
+    workspace = visit.workspaces.main
+    special = effect.losses or effect.run or effect.uphill or effect.held or effect.guides or training.per_example
+    if workspace.dense is None or special:
         return None
-    special = progress.loss_of or progress.private or effect.uphill or effect.held or effect.guides
-    rule = None if special else progress.optimiser.rule()
+    optimiser = training.new_optimiser(workspace.weights, visit)
+    rule = optimiser.rule()
     if rule is None:
         return None
-    return NativeLoop(workspace.dense, completed(rule, training, progress), training, progress, visit)
+    return NativeLoop(workspace.dense, completed(rule, training, effect, visit), optimiser, effect, training.row(visit))
 
 
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
-    def __init__(self, dense: Dense, rule: Rule, training: Training, progress: Progress, visit: Visit) -> None:
-        self._dense, self._losses, self._rule = dense, progress.losses, rule
+    quiet = True
+    """Nothing in it draws random numbers."""
+
+    def __init__(self, dense: Dense, rule: Rule, optimiser: Optimiser, effect: Effect, row: batches.Row) -> None:
+        self._dense, self._rule, self._batch = dense, rule, row.batch
         # What the rule points to must stay as long as the visit.
-        self._kept = progress
-        row = training.row(visit)
-        self._batch, client = row.batch, row.client
-        examples: Any = client.examples
+        self._kept = optimiser, effect
+        self.momentum, self.losses = optimiser.momentum, 0.0
+        client, examples = row.client, cast("Any", row.client.examples)
         self._from = examples if type(examples) is Examples and not examples.transform else None
         if self._from is not None and dense.takes(examples.x, examples.y):
             self.passes: Iterator[Pass] = (client.rows.index_select(0, order) for order in row.passes)
@@ -55,13 +60,13 @@ class NativeLoop:
             total = self._dense.descend(self._from.x, self._from.y, self._batch, self._rule, some)
         else:
             total = sum(self._dense.descend(x, y, self._batch, self._rule) for x, y, _ in some)
-        self._losses.add_(total)
+        self.losses = c_float(self.losses + c_float(total).value).value  # in float32, as the other loop adds them up
 
 
-def completed(rule: Rule, training: Training, progress: Progress) -> Rule:
+def completed(rule: Rule, training: Training, effect: Effect, visit: Visit) -> Rule:
     """How steps are made of gradients in this visit: the optimiser's rule with all that is not the optimiser's."""
-    force = progress.effect.force
-    rule.lr, rule.clip = progress.lr, training.clip or 0.0
+    force = effect.force
+    rule.lr, rule.clip = training.lr * training.schedule(visit.round), training.clip or 0.0
     if force is not None and force.acts:
         rule.strength = force.strength
         rule.anchor, rule.shift = (None if part is None else part.data_ptr() for part in (force.anchor, force.shift))

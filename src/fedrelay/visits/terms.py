@@ -132,6 +132,9 @@ class Effect:
         return replace(first, force=Force.rows([effect.force or Force() for effect in effects]))
 
 
+NO_EFFECT = Effect()
+
+
 class Term(ABC):
     """What a method adds to the training at a client. A frozen, picklable dataclass; write only what it needs."""
 
@@ -229,7 +232,7 @@ def joined(*terms: Term) -> tuple[Term, ...]:
 
 def effect_of(terms: Iterable[Term], received: Vector, visit: Visit) -> Effect:
     """What all terms do in this visit."""
-    return reduce(Effect.__add__, (term.begin(received, visit) for term in terms), Effect())
+    return reduce(Effect.__add__, (term.begin(received, visit) for term in terms), NO_EFFECT)
 
 
 def ended(

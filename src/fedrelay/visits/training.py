@@ -163,19 +163,17 @@ class Training(Work):
         """Train in the visit's main workspace, where the model is to be seen at the end of every epoch."""
         visit, workspace = self.without_held_out(visit), visit.workspaces.main
         workspace.load(baton.params, training=True)
-        progress = self.begin(workspace, visit, effect_of(self.terms, baton.params, visit))
-        size, quiet = visit.client.size, progress.loss_of is None and not workspace.draws
-        fold = visit.task.parts.by_batch
+        effect = effect_of(self.terms, baton.params, visit)
+        loop = native_loop(self, effect, visit) or Loop(self, self.begin(workspace, visit, effect), visit)
+        size, fold = visit.client.size, visit.task.parts.by_batch
         _, examples = self.lengths(size, fold=fold)
-        native = native_loop(self, progress, visit)
-        passes = self.drawn(visit) if native is None else native.passes
         device = visit.workspaces.device
-        with nullcontext() if quiet else seeds.torch_seed(visit.seed, *labels(visit), device=device):
-            for number, some in enumerate(passes, start=1):
-                self.descend(progress, some) if native is None else native.descend(some)
+        with nullcontext() if loop.quiet else seeds.torch_seed(visit.seed, *labels(visit), device=device):
+            for number, some in enumerate(loop.passes, start=1):
+                loop.descend(some)
                 seen = min(number * size, examples)
-                steps, kept = self.steps_for(seen, size, fold=fold), progress.optimiser.momentum
-                yield Epoch(number, steps, seen, float(progress.losses), kept if self.carries else None)
+                steps, kept = self.steps_for(seen, size, fold=fold), loop.momentum if self.carries else None
+                yield Epoch(number, steps, seen, loop.losses, kept)
 
     def drawn(self, visit: Visit) -> Iterator[Iterator[batches.Batch]]:
         """The batches of a visit, pass by pass."""
@@ -218,11 +216,16 @@ class Training(Work):
     def begin(self, workspace: Workspace | StackedWorkspace, visit: Visit, effect: Effect) -> Progress:
         """Training that is about to begin in a workspace."""
         losses = workspace.weights.new_zeros(workspace.weights.shape[:-1])
-        lr, optimiser = self.lr * self.schedule(visit.round), self.optimiser(workspace.weights)
-        if self.carries and optimiser.momentum is not None:
-            optimiser.momentum.copy_(recall(visit.memory, MOMENTUM, workspace.weights))
+        lr, optimiser = self.lr * self.schedule(visit.round), self.new_optimiser(workspace.weights, visit)
         loss_of = batch_loss(workspace, visit.task, effect)
         return Progress(workspace, lr, effect, loss_of, optimiser, losses, self.private_gradient(workspace, visit))
+
+    def new_optimiser(self, weights: torch.Tensor, visit: Visit) -> Optimiser:
+        """The optimiser of a visit, with the momentum that the client has kept, if it keeps some."""
+        optimiser = self.optimiser(weights)
+        if self.carries and optimiser.momentum is not None:
+            optimiser.momentum.copy_(recall(visit.memory, MOMENTUM, weights))
+        return optimiser
 
     def private_gradient(self, workspace: Workspace | StackedWorkspace, visit: Visit) -> BatchLoss | None:
         """What fills a workspace's gradient from a batch where there is noise in every step; None if there is none."""
@@ -348,6 +351,28 @@ class Progress:
             self.optimiser.first(rows),
             self.losses[:rows],
         )
+
+
+class Loop:
+    """The steps of one visit in the interpreter."""
+
+    def __init__(self, training: Training, progress: Progress, visit: Visit) -> None:
+        assert isinstance(progress.workspace, Workspace)
+        self._training, self._progress = training, progress
+        self.passes = training.drawn(visit)
+        self.quiet = progress.loss_of is None and not progress.workspace.draws
+
+    def descend(self, some: Iterable[batches.Batch]) -> None:
+        """Make the steps of one pass."""
+        self._training.descend(self._progress, some)
+
+    @property
+    def losses(self) -> float:
+        return float(self._progress.losses)
+
+    @property
+    def momentum(self) -> torch.Tensor | None:
+        return self._progress.optimiser.momentum
 
 
 def batch_loss(workspace: Workspace | StackedWorkspace, task: Task, effect: Effect) -> BatchLoss | None:
