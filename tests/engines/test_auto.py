@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from needs import lacking
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, config, deployed, train
@@ -19,6 +20,7 @@ from fedrelay.data.stores.on_disk import RowsFile, StoredExamples
 from fedrelay.engines import Auto, Inline, auto, bits
 from fedrelay.engines.auto import Sample, makespan
 from fedrelay.engines.relay import Context, Simulation
+from fedrelay.kernels import native
 from fedrelay.models import Mlp
 from fedrelay.runs.log import Summary
 from fedrelay.types import Baton, Chain, Report, Work
@@ -38,12 +40,16 @@ TABLES = {
 def speeds(monkeypatch):
     """Says what measuring finds: seconds an example with one thread, with all, and stacked; on two cores."""
 
-    def say(one: float, all_threads: float, stacked: float, native: float = 1.0) -> None:
+    def say(one: float, all_threads: float, stacked: float, native: float = 1.0, stacked_native: float = 1.0) -> None:
         def one_by_one(self, threads, **_):
             return native if self.simulation.native else one if threads == 1 else all_threads
 
         monkeypatch.setattr(Sample, "one_by_one", one_by_one)
-        monkeypatch.setattr(Sample, "together", lambda self, rows: stacked)
+
+        def together(self, rows):
+            return stacked_native if self.simulation.native else stacked
+
+        monkeypatch.setattr(Sample, "together", together)
         monkeypatch.setattr(auto, "cores", lambda: 2)
         monkeypatch.setattr(auto, "found_native", lambda: True)  # also where there was no compiler
 
@@ -73,6 +79,8 @@ def engine_of(folder: Path) -> dict:
         ((1e-6, 1e-6, 1e-6, 0.95e-6), {"name": "inline", "threads": 1}),  # not enough to change bits for either
         ((1e-6, 1e-6, 0.5e-6, 0.3e-6), {"name": "inline", "threads": 1, "native": True}),
         ((1e-2, 1e-2, 0.5e-2, 0.3e-2), {"name": "pool", "workers": 2, "native": True}),
+        ((1e-6, 1e-6, 0.5e-6, 0.3e-6, 0.2e-6), {"name": "stacked", "rows": 3, "workers": 1, "native": True}),
+        ((1e-2, 1e-2, 0.5e-2, 0.3e-2, 0.2e-2), {"name": "stacked", "rows": 3, "workers": 2, "native": True}),
     ],
 )
 def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
@@ -103,6 +111,19 @@ def test_the_choice_is_written_down_and_a_run_from_that_file_has_the_same_bits(s
     list(recorder.run())
     assert recorder.summary().params_sha256 == summary.params_sha256
     assert run(tmp_path / "other").params_sha256 != summary.params_sha256
+
+
+def test_a_native_choice_is_written_down_and_a_run_from_that_file_has_the_same_bits(speeds, tmp_path):
+    if not native.available():
+        lacking(f"the compiled part is not there: {native.found()}")
+    speeds(1e-6, 1e-6, 1e-6, 0.5e-6, 0.1e-6)
+    summary = run(tmp_path / "first")
+    assert engine_of(tmp_path / "first") == {"name": "stacked", "rows": 3, "workers": 1, "native": True}
+    recorder = config.build(config.read(tmp_path / "first" / "config.toml")).record(tmp_path / "again")
+    list(recorder.run())
+    assert recorder.summary().params_sha256 == summary.params_sha256
+    alone = {"name": "inline", "threads": 1, "native": True}
+    assert run(tmp_path / "alone", engine=alone).params_sha256 == summary.params_sha256
 
 
 def test_a_run_that_goes_on_keeps_its_choice_without_measuring(speeds, tmp_path, monkeypatch):
@@ -259,6 +280,7 @@ def test_settings_that_do_not_show_in_the_results_are_interchangeable():
     assert bits({"name": "inline", "threads": 2}) != bits({"name": "pool"})
     assert bits({"name": "stacked", "rows": 4, "workers": 1}) == bits({"name": "stacked", "rows": 4, "workers": 2})
     assert bits({"name": "stacked", "rows": 4}) != bits({"name": "stacked", "rows": 8})
+    assert bits({"name": "stacked", "rows": 4}) != bits({"name": "stacked", "rows": 4, "native": True})
 
 
 def test_the_makespan_is_what_the_busiest_worker_does():

@@ -17,9 +17,10 @@ from torch.nn import functional as F
 
 import fedrelay as fr
 from fedrelay import Adam, BadInput, Federation, Sgd, Task
-from fedrelay.algorithms import feddyn, fedprox, scaffold
+from fedrelay.algorithms import feddyn, fedprox, fedseq, scaffold
 from fedrelay.data import Dirichlet, digits
-from fedrelay.engines import Inline, Pool
+from fedrelay.engines import Inline, Pool, Stacked
+from fedrelay.errors import SAID
 from fedrelay.kernels import native
 from fedrelay.kernels.native import Dense, Rule, dense_layers
 from fedrelay.models import Logistic, Mlp, Own, SmallCnn
@@ -148,6 +149,45 @@ def test_workers_have_the_same_sha256(federation):
     assert sha256(relayed(federation, Mlp(hidden=(16,)), local, kind=Pool, workers=2, native=True)) == sha256(inline)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("change", "local"),
+    [
+        (None, Sgd(batch=8, lr=0.1, epochs=2)),
+        (None, Adam(steps=7, batch=8, validation=0.2)),
+        (scaffold(), Sgd(batch=8, lr=0.1)),
+        (fedseq(groups=7), Sgd(batch=8, lr=0.1, momentum=0.9, clip=1.0)),
+    ],
+    ids=["", "adam", "memories", "chains"],
+)
+def test_stacks_have_the_same_sha256_as_visits_one_by_one(federation, change, local, workers, caplog):
+    SAID.clear()
+    inline = relayed(federation, Mlp(hidden=(16,)), local, change=change, native=True)
+    how = {"kind": Stacked, "rows": 4, "workers": workers, "native": True}
+    assert sha256(relayed(federation, Mlp(hidden=(16,)), local, change=change, **how)) == sha256(inline)
+    assert "one by one" not in caplog.text
+
+
+def test_what_cannot_be_native_is_stacked_as_ever(federation):
+    model, local = Own(nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 10))), Sgd(batch=8, lr=0.1)
+    one, other = (relayed(federation, model, local, kind=Stacked, native=native) for native in (False, True))
+    assert sha256(one) == sha256(other)
+
+
+def test_a_client_that_fails_does_not_take_its_stack_with_it(federation):
+    """The first client's targets are no classes; the others come out as without it."""
+    source, first = federation.source, federation.client(0).rows
+    y = source.train.y.clone()
+    y[first] = 99
+    wrong = Federation(replace(source, train=replace(source.train, y=y)), federation.order, federation.starts)
+    task = Task.of(Mlp(hidden=(8,)), federation)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(3)]
+    lost, *others = Stacked(wrong, task, native=True).run(Sgd(batch=8), chains, {}, 1)
+    assert "there are 10 classes" in lost.dropped[0].reason
+    _, *alone = Inline(federation, task, native=True).run(Sgd(batch=8), chains, {}, 1)
+    assert [sha256(other.baton.params) for other in others] == [sha256(one.baton.params) for one in alone]
+
+
 def test_where_data_lies_does_not_change_sha256(federation):
     """Rows that are taken as they lie, and rows that a transform makes first."""
     source = federation.source
@@ -202,8 +242,9 @@ def test_a_model_that_explodes_is_dropped(federation):
 
 def test_without_the_library_it_is_refused_with_what_to_do(federation, monkeypatch):
     monkeypatch.setattr(native, "found", lambda: "fedrelay was installed without a C compiler")
-    with pytest.raises(BadInput, match=r"native = true needs the compiled part of fedrelay.*install a C compiler"):
-        Inline(federation, Task.of(Logistic(), federation), native=True)
+    for kind in (Inline, Pool, Stacked):
+        with pytest.raises(BadInput, match=r"native = true needs the compiled part of fedrelay.*install a C compiler"):
+            kind(federation, Task.of(Logistic(), federation), native=True)
 
 
 def test_the_blas_of_scipy_does_as_well(monkeypatch):

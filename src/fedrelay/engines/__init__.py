@@ -22,11 +22,11 @@ ENGINES: dict[str, type[Engine]] = {
 
 def bits(settings: Mapping[str, Any]) -> tuple[object, ...]:
     """What of an engine's settings shows in the results: two engines with the same are interchangeable."""
-    name = settings.get("name", "auto")
+    name, native = settings.get("name", "auto"), bool(settings.get("native"))
     where = kind_of(settings.get("device")), settings.get("precision", "float32"), settings.get("compile", False)
     if name in ("inline", "pool", "ray"):
-        return "natively" if settings.get("native") else "one by one", settings.get("threads", 1), *where
-    return name, settings.get("rows"), *where
+        return "natively" if native else "one by one", settings.get("threads", 1), *where
+    return name, settings.get("rows"), native, *where  # a stack of what cannot be native is a stack like any other
 
 
 __all__ = ["ENGINES", "Auto", "Inline", "Pool", "Ray", "Stacked", "bits"]

@@ -43,8 +43,8 @@ SECONDS = 0.25
 MARGIN = 1.1
 """What is not the same bits as inline with one thread must be so many times faster to be taken."""
 
-START = 0.03
-"""Seconds a round that workers must save: they take about three seconds to start, and a hundred rounds to earn it."""
+START = 0.015
+"""Seconds a round that workers must save: they take about three seconds to start, and 200 rounds to earn it."""
 
 HOPELESS = 3
 """Threads that are so many times slower than one thread are waiting for each other: others use the machine too."""
@@ -238,11 +238,6 @@ class Auto(Engine):
         ways = [Way("inline", {"threads": 1}, alone * sum(cost))]
         if self._asked:
             return ways + self._elsewhere(sample, context, chains, alone)
-        native = float("inf")
-        if found_native() and self.task.dense:
-            simulation = Simulation(self.federation, self.task, self.seed, native=True)
-            native = Sample(simulation, context, chains, memories).one_by_one(threads=1)
-            ways.append(Way("inline", {"threads": 1, "native": True}, native * sum(cost)))
         if cores() > 1:
             each = sample.one_by_one(threads=cores(), hopeless=HOPELESS * alone)
             ways.append(Way("inline", {"threads": cores()}, each * sum(cost)))
@@ -252,19 +247,31 @@ class Auto(Engine):
             hands = 1
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
-        if hands > 1 and native < alone:
-            seconds = native * makespan(cost, hands) * TRANSPORT
-            ways.append(Way("pool", {"workers": hands, "native": True}, seconds))
-        if len(chains) > 1 and context.work.stacks(self.task):
-            most = rows_of(self.task, self.device)
-            for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
-                parts = [sum(cost[number] for number in numbers) for numbers in Stacks(chains, self.sizes, rows).all]
-                each = sample.together(rows)
-                ways.append(Way("stacked", {"rows": rows, "workers": 1}, each * sum(cost)))
-                if min(hands, len(parts)) > 1:
-                    seconds = each * makespan(parts, hands) * TRANSPORT
-                    ways.append(Way("stacked", {"rows": rows, "workers": hands}, seconds))
+        ways += self._stacked(sample, context, chains, hands)
+        if found_native() and self.task.dense:
+            simulation = Simulation(self.federation, self.task, self.seed, native=True)
+            sample, how = Sample(simulation, context, chains, memories), {"native": True}
+            alone = sample.one_by_one(threads=1)
+            ways.append(Way("inline", {"threads": 1, **how}, alone * sum(cost)))
+            if hands > 1:
+                ways.append(Way("pool", {"workers": hands, **how}, alone * makespan(cost, hands) * TRANSPORT))
+            ways += self._stacked(sample, context, chains, hands, **how)
         return ways
+
+    def _stacked(
+        self, sample: Sample, context: Context, chains: Sequence[Chain], hands: int, **how: bool
+    ) -> Iterator[Way]:
+        """Chains that advance together, in as large stacks as fit, and in one for each core."""
+        if len(chains) == 1 or not context.work.stacks(self.task):
+            return
+        cost, most = costs(chains, self.sizes), rows_of(self.task, self.device)
+        for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
+            parts = [sum(cost[number] for number in numbers) for numbers in Stacks(chains, self.sizes, rows).all]
+            each = sample.together(rows)
+            yield Way("stacked", {"rows": rows, "workers": 1, **how}, each * sum(cost))
+            if min(hands, len(parts)) > 1:
+                seconds = each * makespan(parts, hands) * TRANSPORT
+                yield Way("stacked", {"rows": rows, "workers": hands, **how}, seconds)
 
     def _elsewhere(self, sample: Sample, context: Context, chains: Sequence[Chain], alone: float) -> list[Way]:
         """The ways besides inline on another device, or in another precision: what runs on the processor's cores alone

@@ -14,6 +14,7 @@ from fedrelay.engines.pool.workers import LazyPool
 from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
 from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import BadInput, within
+from fedrelay.kernels.native import check as check_native
 from fedrelay.kernels.workspace import Computing
 from fedrelay.system.devices import deterministic
 from fedrelay.tasks import Task
@@ -31,6 +32,9 @@ class Stacked(Simulating):
     Work or models that cannot be stacked run as inline. Default rows: as many as fit near a core, or on a GPU up to
     256. With more than one of `workers`, stacks are given out to processes of one thread each; the results do not
     depend on how many. On a `device` ("cuda", "cuda:1", "mps", "xpu", "auto" for what there is) there is one process.
+
+    With `native`, networks of dense layers are trained outside the interpreter, to the bits of inline with `native`:
+    the visits of a stack are made ready at once, trained one after another, and ended at once.
     """
 
     def __init__(
@@ -41,11 +45,14 @@ class Stacked(Simulating):
         *,
         rows: int | None = None,
         workers: int = 1,
+        native: bool = False,
         memory_limit: float | None = None,
         device: str = "cpu",
     ) -> None:
+        if native:
+            check_native()
         within("workers", workers, least=1)
-        computing = Computing.of(device)
+        computing = Computing.of(device, native=native)
         if workers > 1 and computing.device.type != "cpu":
             raise BadInput(f"stacks are computed by one process on {device}: leave workers out, or use the engine pool")
         if rows is not None:
@@ -55,7 +62,7 @@ class Stacked(Simulating):
         self.prepared = federation.source.prepared
         self.rows = rows or rows_of(task, computing.device)
         self.settle(computing, memory_limit)
-        self._simulation = Simulation(federation, task, seed, computing=computing)
+        self._simulation = Simulation(federation, task, seed, native, computing)
         self._pool = LazyPool(self._simulation)
         self._warned = False
 

@@ -17,7 +17,7 @@ from fedrelay.kernels.workspace import BatchLoss, StackedWorkspace, Workspace
 from fedrelay.tasks import Task
 from fedrelay.types import GIVEN, LATER, Baton, Report, Result, Tree, Vector, Visit, Work
 from fedrelay.visits import batches
-from fedrelay.visits.native import native_loop
+from fedrelay.visits.native import native_loop, native_visits
 from fedrelay.visits.noise import PerExample, noise_rng, refuse_buffers
 from fedrelay.visits.schedules import Constant, Schedule
 from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall, specimen_of
@@ -195,6 +195,9 @@ class Training(Work):
     def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[Result]:
         """Several visits at once, one model a row: what they would be one by one, up to rounding."""
         visits = [self.without_held_out(visit) for visit in visits]
+        native = native_visits(self, batons, visits)
+        if native is not None:
+            return native
         # Those with most steps come first, so that the rows still in training are always the first ones.
         lengths = [self.lengths(visit.client.size, fold=visit.task.parts.by_batch) for visit in visits]
         order = sorted(range(len(visits)), key=lambda number: -lengths[number][0])
