@@ -25,15 +25,15 @@ FLAGS = ("-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def compile_in(root: Path) -> Path | None:
-    """The compiled library, beside its source; None, with a word, if there is no compiler or it fails."""
-    source, target = root / FOLDER / "dense.c", root / FOLDER / f"dense.lib{SUFFIX}"
+    """The compiled library, beside its sources; None, with a word, if there is no compiler or it fails."""
+    sources, target = sorted((root / FOLDER).glob("*.c")), root / FOLDER / f"dense.lib{SUFFIX}"
     named = shlex.split(os.environ.get("CC", ""))
     compiler = named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
     if compiler is None:
         print("fedrelay: no C compiler, so small models train at the interpreter's speed", file=sys.stderr)
         return None
     half = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*compiler, *FLAGS, "-o", str(half), str(source), "-lm"]
+    command = [*compiler, *FLAGS, "-o", str(half), *map(str, sources), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

@@ -23,7 +23,7 @@ from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.errors import SAID
 from fedrelay.kernels import native
 from fedrelay.kernels.native import Dense, Rule, dense_layers
-from fedrelay.models import Logistic, Mlp, Own, SmallCnn
+from fedrelay.models import Logistic, Mlp, Own
 from fedrelay.types import Baton, Chain
 from fedrelay.vectors import Layout, sha256
 from fedrelay.visits.optimisers import AdamW
@@ -210,11 +210,11 @@ class Same:
 @pytest.mark.parametrize(
     ("model", "local"),
     [
-        (SmallCnn(channels=(2,)), Sgd(batch=8, lr=0.1)),
+        (Own(nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(18, 10))), Sgd(batch=8, lr=0.1)),
         (Own(nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 10))), Sgd(batch=8, lr=0.1)),
         (Mlp(hidden=(8,)), Sgd(batch=8, lr=0.1, terms=(fr.visits.Sharpness(),))),
     ],
-    ids=["convolutions", "another layer", "a term that runs the model"],
+    ids=["a stride", "another layer", "a term that runs the model"],
 )
 def test_what_it_cannot_do_runs_as_ever(federation, model, local):
     one, other = (relayed(federation, model, local, native=native, rounds=1) for native in (False, True))

@@ -74,7 +74,7 @@ class Workspace:
     `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a
     copy of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with
     gradients written out; with `native` too, `dense` trains outside the interpreter, if the network is of dense
-    layers only. Parts of the network that are in `.eval()` stay so.
+    layers, with convolutions before them or without. Parts of the network that are in `.eval()` stay so.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ from fedrelay.types import Chain, Outcome, Tree, Work
 class Pool(Simulating):
     """Runs chains in `workers` processes (default: one per core), the same bits as inline with one thread.
 
-    With `native`, networks of dense layers are trained outside the interpreter, to the bits of inline with
-    `native`. Data and models lie in shared memory. A worker that dies is replaced and its chains are run again.
+    With `native`, networks of dense layers, with convolutions before them or without, are trained outside the
+    interpreter, to the bits of inline with `native`. Data and models lie in shared memory. A worker that dies is replaced and its chains are run again.
     Client memories beyond `memory_limit` megabytes are kept in a file. Workers end with the engine, or with
     `close`.
 

@@ -1,7 +1,9 @@
-"""A client's whole training outside the interpreter, for networks that are a plain sequence of dense layers.
+"""A client's whole training outside the interpreter, for networks that are a plain sequence of dense layers, with
+convolutions before them or without.
 
-`dense.c` is compiled when fedrelay is installed where there is a C compiler; without it everything runs as ever. It
-rounds otherwise than the operators of PyTorch do, so whoever takes it says so (`[engine] native = true`).
+The C files beside this one are compiled when fedrelay is installed where there is a C compiler; without them everything
+runs as ever. They round otherwise than the operators of PyTorch do, so whoever takes them says so (`[engine] native =
+true`).
 """
 
 from __future__ import annotations
@@ -9,39 +11,28 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from threadpoolctl import ThreadpoolController
-from torch import nn
 
 from fedrelay.data.nests import Nest
 from fedrelay.errors import BadInput
-from fedrelay.kernels.layers import modules, usable
+from fedrelay.kernels.native.sequence import Front, Layer, Sequence, Stage, dense_layers
 from fedrelay.types import Vector
-from fedrelay.vectors import Layout
 
-ABI = 2
-"""Of the functions in `dense.c`; a library of another one is not taken."""
+__all__ = ["Dense", "Rule", "available", "check", "dense_layers", "found"]
+
+ABI = 3
+"""Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
 """Its name has a dot, so that nobody takes it for a module of Python."""
 REMEDY = "install a C compiler, then fedrelay again (pip install --force-reinstall --no-deps fedrelay)"
-
-
-class Layer(ctypes.Structure):
-    """A dense layer: where it is in the vector, its size, and whether ReLU follows."""
-
-    _fields_ = (
-        ("weight", ctypes.c_int64),
-        ("bias", ctypes.c_int64),
-        ("inputs", ctypes.c_int32),
-        ("outputs", ctypes.c_int32),
-        ("relu", ctypes.c_int32),
-    )
 
 
 class Rule(ctypes.Structure):
@@ -65,6 +56,10 @@ class Rule(ctypes.Structure):
     )
 
 
+Part: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+"""Inputs, targets, and which of them."""
+BITS = 1 << 19
+"""About so many random words of 64 bits are drawn at once."""
 KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
@@ -84,9 +79,9 @@ def found() -> Found | str:
         return "fedrelay was installed without a C compiler"
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        library.dense_layer_bytes.restype = library.dense_rule_bytes.restype = ctypes.c_int64
-        sizes = library.dense_layer_bytes(), library.dense_rule_bytes()
-        fits = library.dense_abi() == ABI and sizes == (ctypes.sizeof(Layer), ctypes.sizeof(Rule))
+        sizes = (ctypes.c_int64 * 4)()
+        library.dense_bytes(sizes)
+        fits = library.dense_abi() == ABI and tuple(sizes) == tuple(map(ctypes.sizeof, (Layer, Rule, Stage, Front)))
     except (OSError, AttributeError) as error:
         return f"{LIBRARY.name} cannot be loaded: {error}"
     if not fits:
@@ -95,10 +90,11 @@ def found() -> Found | str:
     if blas is None:
         return "neither PyTorch nor SciPy has a product of matrices to call"
     pointer, word, whole = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
-    library.dense_scratch.restype, library.dense_scratch.argtypes = whole, (pointer, word, word)
+    library.dense_scratch.restype, library.dense_scratch.argtypes = whole, (pointer, word, word, word)
+    library.front_scratch.restype, library.front_scratch.argtypes = whole, (pointer, word)
     library.dense_descend.restype = ctypes.c_double
     library.dense_descend.argtypes = (
-        *(pointer, pointer, word, pointer, pointer, whole),
+        *(pointer, pointer, pointer, word, pointer, pointer, whole),
         *(pointer, pointer, pointer, whole, word, pointer, pointer),
     )
     return Found(library, *blas)
@@ -152,73 +148,88 @@ def check() -> None:
         )
 
 
-def dense_layers(network: nn.Module, layout: Layout) -> list[Layer] | None:
-    """The network as dense layers; None if it is anything else."""
-    if layout.size != layout.trainable:
-        return None
-    places = {entry.name: entry for entry in layout.entries}
-    result: list[Layer] = []
-    flat, seen = False, set[int]()
-    for name, module in modules(network):
-        kind = type(module)
-        if not usable(name, module, places, seen):
-            return None
-        if kind is nn.Identity or (kind is nn.Dropout and not module.training):
-            continue
-        if isinstance(module, nn.Linear) and kind is nn.Linear and flat:
-            bias = -1 if module.bias is None else places[f"{name}.bias"].start
-            result.append(Layer(places[f"{name}.weight"].start, bias, module.in_features, module.out_features, 0))
-        elif kind is nn.ReLU and result and not result[-1].relu:
-            result[-1].relu = 1
-        elif isinstance(module, nn.Flatten) and kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
-            if result:
-                return None
-            flat = True
-        else:
-            return None
-    return result if result and not result[-1].relu else None
-
-
 class Dense:
-    """A network of dense layers over these vectors, which trains without the interpreter."""
+    """Dense layers over these vectors, and the convolutions before them, which train without the interpreter."""
 
-    def __init__(self, layers: Sequence[Layer], weights: Vector, gradient: Vector) -> None:
+    def __init__(self, sequence: Sequence, weights: Vector, gradient: Vector) -> None:
         library = found()
         assert isinstance(library, Found)
-        self._layers = (Layer * len(layers))(*layers)
-        self._found, self._weights, self._gradient = library, weights, gradient
-        self._where = ctypes.addressof(self._layers), len(layers), weights.data_ptr(), gradient.data_ptr(), len(weights)
-        self._scratch, self._batch = torch.empty(0), 0
+        self._found, self._sequence, self._vectors = library, sequence, (weights, gradient)
+        self._layers = (Layer * len(sequence.layers))(*sequence.layers)
+        self._front = Front(count=len(sequence.stages), share=sequence.share)
+        where = ctypes.addressof(self._front), ctypes.addressof(self._layers), len(self._layers)
+        self._where = *where, weights.data_ptr(), gradient.data_ptr(), len(weights)
+        self._ready_for: tuple[int, ...] = ()
 
     def descend(
         self, x: torch.Tensor, y: torch.Tensor, batch: int, rule: Rule, which: torch.Tensor | None = None
     ) -> float:
         """Go through these examples in batches, with a step of this kind each; the sum of their losses, each as it was
-        before its step. `which` chooses rows of both, that must be laid row by row then."""
-        if batch != self._batch:
-            needed = self._found.library.dense_scratch(*self._where[:2], batch)
-            self._scratch, self._batch = torch.empty(needed), batch
+        before its step. `which` chooses rows of both, which lie as they are stored then (`takes`)."""
         if which is None:
-            x, y = x.flatten(1).contiguous(), y.to(torch.int64).contiguous()
-            inputs = self._layers[0].inputs
-            if x.dtype != torch.float32 or x.shape[1] != inputs or y.shape != x.shape[:1]:
-                found = f"{tuple(x.shape)} of {x.dtype} with targets {tuple(y.shape)}"
-                raise RuntimeError(f"inputs of {inputs} numbers of float32 and a class each are needed, not {found}")
+            x, y = self._laid(x, y)
+        if self._ready_for != (batch, *x.shape[1:3]):
+            self._prepare(x, batch)
+        if self._words:
+            total = sum(self._run(*part, batch, rule) for part in self._parts(x, y, batch, which))
+        else:
+            total = self._run(x, y, which, batch, rule)
+        if math.isnan(total):
+            self._check(y if which is None else y[which])
+        return total
+
+    def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:
         total: float = self._found.library.dense_descend(
             *(self._found.sgemm, *self._where, x.data_ptr(), y.data_ptr()),
             *(None if which is None else which.data_ptr(), len(y) if which is None else len(which), batch),
             *(ctypes.addressof(rule), self._scratch.data_ptr()),
         )
-        if math.isnan(total):
-            self._check(y if which is None else y[which])
         return total
+
+    def _parts(self, x: torch.Tensor, y: torch.Tensor, batch: int, which: torch.Tensor | None) -> Iterator[Part]:
+        """A few steps at a time, each with its random bits: those that the layers of PyTorch would draw."""
+        several = max(BITS // self._words, 1) * batch
+        rows = len(y) if which is None else len(which)
+        for start in range(0, rows, several):
+            some = slice(start, min(start + several, rows))
+            whole, rest = divmod(some.stop - start, batch)
+            words = whole * self._words + self._sequence.drawn(rest)
+            bits = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
+            self._front.bits = bits.data_ptr()
+            yield (x[some], y[some], None) if which is None else (x, y, which[some])
+
+    def _prepare(self, x: torch.Tensor, batch: int) -> None:
+        """Make room for batches of this size, and images of this size if there are convolutions."""
+        library, front, sequence = self._found.library, self._front, self._sequence
+        if sequence.stages:
+            sequence.shape(*x.shape[1:3])
+            self._stages = (Stage * len(sequence.stages))(*sequence.stages)
+            front.stages = ctypes.addressof(self._stages)
+            self._images = torch.empty(library.front_scratch(ctypes.addressof(front), batch))
+            front.scratch = self._images.data_ptr()
+        self._scratch = torch.empty(library.dense_scratch(*self._where[1:3], front.count, batch))
+        self._words, self._ready_for = sequence.drawn(batch), (batch, *x.shape[1:3])
 
     def takes(self, x: Nest, y: Nest) -> bool:
         """Whether rows can be taken from these tensors as they lie in memory."""
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
             return False
-        alike = x.dtype == torch.float32 and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()
-        return alike and (x.ndim < 4 or x.shape[3] == 1) and x.numel() == y.shape[0] * self._layers[0].inputs
+        if not (x.dtype == torch.float32 and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()):
+            return False
+        if self._sequence.stages:
+            return x.ndim == 4 and x.shape[3] == self._sequence.stages[0].channels
+        return (x.ndim < 4 or x.shape[3] == 1) and x.numel() == y.shape[0] * self._layers[0].inputs
+
+    def _laid(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs as networks take them, row by row in memory; others are refused."""
+        stages, inputs, shape = self._sequence.stages, self._layers[0].inputs, tuple(x.shape)
+        fits = x.ndim == 4 and shape[1] == stages[0].channels if stages else x.flatten(1).shape[1] == inputs
+        if x.dtype != torch.float32 or not fits or y.shape != x.shape[:1]:
+            needed = f"images of {stages[0].channels} channels" if stages else f"inputs of {inputs} numbers"
+            found = f"{shape} of {x.dtype} with targets {tuple(y.shape)}"
+            raise RuntimeError(f"{needed} of float32 and a class each are needed, not {found}")
+        x = x.permute(0, 2, 3, 1) if stages else x.flatten(1)
+        return x.contiguous(), y.to(torch.int64).contiguous()
 
     def _check(self, y: torch.Tensor) -> None:
         classes = self._layers[len(self._layers) - 1].outputs

@@ -1,18 +1,15 @@
-/* The whole of a client's training for a network that is a plain sequence of dense layers: forward, cross-entropy,
-   gradients written out, and the step, outside the interpreter. Products of matrices are those of the BLAS whose sgemm the
-   caller hands over. Nothing else is linked, so the library fits every version of Python and PyTorch.
+/* The whole of a client's training for a network that is a plain sequence of dense layers, with convolutions before them
+   (conv.c) or without: forward, cross-entropy, gradients written out, and the step, outside the interpreter. Products of
+   matrices are those of the BLAS whose sgemm the caller hands over. Nothing else is linked, so the library fits every version
+   of Python and PyTorch.
 
    Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
    processor takes does not change the bits. */
+#include "conv.h"
+
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -22,11 +19,11 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 2, DESCENT = 0, ADAM = 1, ADAMW = 2 };
+enum { ABI = 3, DESCENT = 0, ADAM = 1, ADAMW = 2 };
 
 typedef struct {
     int64_t weight, bias; /* where they begin in the vector; bias -1: none */
-    int32_t inputs, outputs, relu;
+    int32_t inputs, outputs, relu, share; /* dropout keeps `share` of 65,536 numbers; 0: there is none */
 } Layer;
 
 typedef struct {
@@ -39,8 +36,9 @@ typedef struct {
 } Rule;
 
 EXPORT int dense_abi(void) { return ABI; }
-EXPORT int64_t dense_layer_bytes(void) { return (int64_t)sizeof(Layer); }
-EXPORT int64_t dense_rule_bytes(void) { return (int64_t)sizeof(Rule); }
+EXPORT void dense_bytes(int64_t *of) {
+    of[0] = sizeof(Layer), of[1] = sizeof(Rule), of[2] = sizeof(Stage), of[3] = sizeof(Front);
+}
 
 /* c (m, n) = alpha op(a) op(b) + beta c, all row by row, by a BLAS that counts column by column. */
 static void product(sgemm_t sgemm, int across_a, int across_b, int m, int n, int k, float alpha, const float *a, int lda,
@@ -125,18 +123,15 @@ static void shortened(float *g, float most, int64_t size) {
         for (int64_t i = 0; i < size; i++) g[i] *= factor;
 }
 
-/* So many numbers as fill whole lines of a cache: how a BLAS rounds depends on where its matrices begin. */
-static int64_t lines(int64_t numbers) { return (numbers + 15) / 16 * 16; }
-
-static int64_t widest(const Layer *layers, int count) {
-    int64_t wide = 0;
+static int64_t widest(const Layer *layers, int count, int images) {
+    int64_t wide = images ? layers->inputs : 0; /* what comes before the first layer needs a gradient, too */
     for (int i = 0; i < count; i++) wide = layers[i].outputs > wide ? layers[i].outputs : wide;
     return wide;
 }
 
 /* How many numbers of scratch a batch needs: its inputs, all activations, two gradients. */
-EXPORT int64_t dense_scratch(const Layer *layers, int count, int batch) {
-    int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count));
+EXPORT int64_t dense_scratch(const Layer *layers, int count, int images, int batch) {
+    int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count, images));
     for (int i = 0; i < count; i++) all += lines((int64_t)batch * layers[i].outputs);
     return all;
 }
@@ -144,24 +139,35 @@ EXPORT int64_t dense_scratch(const Layer *layers, int count, int batch) {
 /* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
    y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class. `scratch` begins
    at a line of the cache. */
-EXPORT double dense_descend(void *blas, const Layer *layers, int count, float *w, float *g, int64_t size, const float *x,
-                            const int64_t *y, const int64_t *which, int64_t rows, int batch, Rule *r, float *scratch) {
+EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
+                            int64_t size, const float *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
+                            Rule *r, float *scratch) {
     sgemm_t sgemm = (sgemm_t)blas;
     const Layer *last = layers + count - 1;
     const int plain = r->kind == DESCENT && !r->velocity && r->weight_decay == 0 && r->clip == 0 && !r->shift &&
                       !(r->anchor && r->strength != 0);
     const float lr = (float)r->lr;
     double total = 0;
-    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count));
-    float *const gathered = scratch, *const gradients = scratch + dense_scratch(layers, count, batch) - 2 * room;
+    Front front = *before_all;
+    const int images = front.count > 0;
+    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, images));
+    const int64_t row = images ? (int64_t)front.stages->height * front.stages->width * front.stages->channels : wide;
+    float *const gathered = scratch, *const gradients = scratch + dense_scratch(layers, count, images, batch) - 2 * room;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t target = y[which ? which[i] : i];
         if (target < 0 || target >= last->outputs) return NAN;
     }
     for (int64_t start = 0; start < rows; start += batch) {
         const int n = rows - start < batch ? (int)(rows - start) : batch;
-        for (int i = 0; i < n; i++)
-            memcpy(gathered + i * wide, x + (which ? which[start + i] : start + i) * wide, sizeof(float) * wide);
+        if (images) front_begin(&front, w, batch);
+        for (int i = 0; i < n; i++) {
+            const float *from = x + (which ? which[start + i] : start + i) * row;
+            if (images) front_forward(&front, w, from, batch, n, i, gathered + i * wide);
+            else memcpy(gathered + i * wide, from, sizeof(float) * wide);
+        }
+        const int16_t *bits = front.bits + front_drawn(&front, n);
+        dropout(gathered, bits, n * wide, front.share);
+        bits += drawn(n * wide, front.share);
         float *in = gathered, *out = gathered;
         int64_t length = lines(batch * wide); /* of what the layer before has made, in scratch */
         for (int i = 0; i < count; i++) {
@@ -172,17 +178,23 @@ EXPORT double dense_descend(void *blas, const Layer *layers, int count, float *w
             product(sgemm, 0, 1, n, l->outputs, l->inputs, 1, in, l->inputs, w + l->weight, l->inputs, l->bias >= 0, out,
                     l->outputs);
             if (l->relu) relu(out, (int64_t)n * l->outputs);
+            dropout(out, bits, (int64_t)n * l->outputs, l->share);
+            bits += drawn((int64_t)n * l->outputs, l->share);
             in = out;
             length = lines((int64_t)batch * l->outputs);
         }
+        const int16_t *const after = bits;
         float *activation = out, *d = out, *into = gradients;
         total += cross_entropy(d, which ? y : y + start, which ? which + start : which, n, last->outputs);
         for (int i = count - 1; i >= 0; i--) {
             const Layer *l = layers + i;
             float *before = activation - lines((int64_t)batch * l->inputs);
-            if (i) { /* before the weights move */
+            if (i || images) { /* before the weights move */
+                const int share = i ? layers[i - 1].share : front.share;
                 product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
-                if (layers[i - 1].relu) relu_back(into, before, (int64_t)n * l->inputs);
+                bits -= drawn((int64_t)n * l->inputs, share);
+                dropout(into, bits, (int64_t)n * l->inputs, share);
+                if (i && layers[i - 1].relu) relu_back(into, before, (int64_t)n * l->inputs);
             }
             float *target = plain ? w : g;
             product(sgemm, 1, 0, l->outputs, l->inputs, n, plain ? -lr : 1, d, l->outputs, before, l->inputs, plain,
@@ -195,6 +207,11 @@ EXPORT double dense_descend(void *blas, const Layer *layers, int count, float *w
             into = into == gradients ? gradients + room : gradients;
             activation = before;
         }
+        if (images) {
+            for (int i = 0; i < n; i++) front_backward(&front, d + i * wide, batch, n, i);
+            front_end(&front, plain ? w : g, plain ? -lr : 1, plain, batch);
+        }
+        front.bits = after;
         r->steps++;
         if (plain) continue;
         if (r->clip > 0) shortened(g, r->clip, size);
