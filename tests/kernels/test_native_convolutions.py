@@ -65,6 +65,16 @@ NETWORKS = {
         ),
         (3, 11, 9),
     ),
+    "a large dense layer for few examples": (
+        lambda: nn.Sequential(
+            *(nn.Conv2d(1, 16, 1), nn.ReLU(), nn.Flatten(), nn.Linear(4096, 64), nn.ReLU(), nn.Linear(64, 4))
+        ),
+        (1, 16, 16),
+    ),
+    "the same without convolutions": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(4096, 64), nn.ReLU(), nn.Linear(64, 4)),
+        (1, 64, 64),
+    ),
     "three of them, dense layers behind": (
         lambda: nn.Sequential(
             *(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 32, 3), nn.ReLU(), nn.Conv2d(32, 6, 5), nn.MaxPool2d(2)),

@@ -44,4 +44,11 @@ void front_forward(const Front *front, const float *w, const float *x, int batch
 void front_backward(const Front *front, const float *features, int batch, int n, int i);
 /* The gradient of the step, times a factor, comes into the vector; or is added to what is there. */
 void front_end(const Front *front, float *into, float times, int add, int batch);
+
+/* Whether a dense layer is better gone back through in one pass (skinny.c), and how many numbers of scratch that needs. */
+int skinny(int n, int inputs, int outputs);
+int64_t skinny_scratch(int64_t outputs);
+/* Of gradients d (n, outputs): that of the inputs x (n, inputs), unless NULL, and of the weights, times a factor, as above. */
+void skinny_back(const float *d, const float *x, const float *w, float *target, float times, int add, int n, int inputs,
+                 int outputs, float *into, float *scratch);
 #endif

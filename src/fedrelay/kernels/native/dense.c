@@ -4,7 +4,7 @@
    of Python and PyTorch.
 
    Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
-   processor takes does not change the bits. */
+   processor takes does not change the bits of what is in this file. */
 #include "conv.h"
 
 #include <math.h>
@@ -129,11 +129,11 @@ static int64_t widest(const Layer *layers, int count, int images) {
     return wide;
 }
 
-/* How many numbers of scratch a batch needs: its inputs, all activations, two gradients. */
+/* How many numbers of scratch a batch needs: its inputs, all activations, two gradients, lists. */
 EXPORT int64_t dense_scratch(const Layer *layers, int count, int images, int batch) {
     int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count, images));
     for (int i = 0; i < count; i++) all += lines((int64_t)batch * layers[i].outputs);
-    return all;
+    return all + skinny_scratch(widest(layers, count, 0));
 }
 
 /* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
@@ -152,7 +152,8 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
     const int images = front.count > 0;
     const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, images));
     const int64_t row = images ? (int64_t)front.stages->height * front.stages->width * front.stages->channels : wide;
-    float *const gathered = scratch, *const gradients = scratch + dense_scratch(layers, count, images, batch) - 2 * room;
+    float *const lists = scratch + dense_scratch(layers, count, images, batch) - skinny_scratch(widest(layers, count, 0));
+    float *const gathered = scratch, *const gradients = lists - 2 * room;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t target = y[which ? which[i] : i];
         if (target < 0 || target >= last->outputs) return NAN;
@@ -189,16 +190,22 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         for (int i = count - 1; i >= 0; i--) {
             const Layer *l = layers + i;
             float *before = activation - lines((int64_t)batch * l->inputs);
+            const int few = skinny(n, l->inputs, l->outputs);
+            float *target = plain ? w : g;
+            if (few)
+                skinny_back(d, before, w + l->weight, target + l->weight, plain ? -lr : 1, plain, n, l->inputs, l->outputs,
+                            i || images ? into : 0, lists);
             if (i || images) { /* before the weights move */
                 const int share = i ? layers[i - 1].share : front.share;
-                product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
+                if (!few)
+                    product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
                 bits -= drawn((int64_t)n * l->inputs, share);
                 dropout(into, bits, (int64_t)n * l->inputs, share);
                 if (i && layers[i - 1].relu) relu_back(into, before, (int64_t)n * l->inputs);
             }
-            float *target = plain ? w : g;
-            product(sgemm, 1, 0, l->outputs, l->inputs, n, plain ? -lr : 1, d, l->outputs, before, l->inputs, plain,
-                    target + l->weight, l->inputs);
+            if (!few)
+                product(sgemm, 1, 0, l->outputs, l->inputs, n, plain ? -lr : 1, d, l->outputs, before, l->inputs, plain,
+                        target + l->weight, l->inputs);
             if (l->bias >= 0) {
                 if (!plain) memset(g + l->bias, 0, sizeof(float) * l->outputs);
                 add_rows(target + l->bias, d, n, l->outputs, plain ? -lr : 1);
