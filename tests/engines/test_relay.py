@@ -66,6 +66,20 @@ def test_a_client_that_returns_a_non_finite_model_is_dropped(engine):
     assert "non-finite" in outcome.dropped[0].reason
 
 
+@dataclass(frozen=True)
+class SpoilsInPlace(Work):
+    """Writes into the model that it got, and gives it back."""
+
+    def __call__(self, baton, visit):
+        baton.params.fill_(float("nan"))
+        return baton, visit.memory, Report(visit.client.id, visit.client.size)
+
+
+def test_a_model_that_is_spoiled_in_its_place_is_noticed(engine):
+    (outcome,) = engine.run(SpoilsInPlace(), [chain(4)], {}, 1)
+    assert "non-finite" in outcome.dropped[0].reason
+
+
 def test_memories_count_only_once_the_round_is_committed(engine):
     list(engine.run(Count(), [chain(0, 1, 0)], {}, 1))
     assert engine.memories() == (0, {})

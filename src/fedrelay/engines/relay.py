@@ -189,6 +189,7 @@ def in_full(error: Exception) -> str:
 
 def attempt(work: Work, baton: Baton, visit: Visit, *, told: Callable[[Exception], str] = in_full) -> Result | Drop:
     """One visit; a client that raises or returns a spoiled model is dropped, with the reason as it is `told`."""
+    before = version(baton)
     try:
         result = work(baton, visit)
     except Exception as error:
@@ -196,13 +197,14 @@ def attempt(work: Work, baton: Baton, visit: Visit, *, told: Callable[[Exception
         if missing is not None:  # all others would be lost by it too
             raise missing from error
         return Drop(visit.client.id, visit.hop, told(error))
-    return checked(work, baton, visit, result)
+    return checked(work, baton, visit, result, before)
 
 
 def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit]) -> list[Result | Drop]:
     """Several visits at once; if that raises, one by one, which finds out who raised."""
     failure = ""
     if len(visits) > 1:
+        before = [version(baton) for baton in batons]
         try:
             results = work.together(batons, visits)
         except Exception as error:
@@ -211,17 +213,22 @@ def attempt_together(work: Work, batons: Sequence[Baton], visits: Sequence[Visit
                 raise missing from error
             failure = f"{type(error).__name__}: {error}"
         else:
-            return [checked(work, b, v, result) for b, v, result in zip(batons, visits, results, strict=True)]
+            return [checked(work, *each) for each in zip(batons, visits, results, before, strict=True)]
     found = [attempt(work, baton, visit) for baton, visit in zip(batons, visits, strict=True)]
     if failure and not any(isinstance(result, Drop) for result in found):
         say_once(f"{type(work).__name__} makes its visits one by one, because several at once raise {failure}")
     return found
 
 
-def checked(work: Work, baton: Baton, visit: Visit, result: Result) -> Result | Drop:
+def version(baton: Baton) -> int | None:
+    """How often its model was written into; None where torch does not count."""
+    return None if baton.params.is_inference() else baton.params._version
+
+
+def checked(work: Work, baton: Baton, visit: Visit, result: Result, before: int | None) -> Result | Drop:
     """The result of a visit, unless its model is spoiled."""
-    if result[0].params is baton.params:  # as it came, and it was looked at then
-        return result
+    if result[0].params is baton.params and before is not None and version(baton) == before:
+        return result  # as it came, and it was looked at then
     reason = spoiled(work, baton.params, result[0].params, visit.task.layout.trainable)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
 

@@ -304,7 +304,7 @@ def with_tensors(state: Any, tensors: Mapping[int, torch.Tensor]) -> Any:
     def found(part: Any) -> Any:
         if not isinstance(part, Elsewhere):
             return part
-        number = vars(part).get("number")
+        number = vars(part).get("number", -1)
         need(type(number) is int, "the number of a tensor beside the state", "a whole number", number)
         need(number in tensors, "state", f"beside tensor {number}", "it is not there")
         return tensors[number]

@@ -27,7 +27,7 @@ from fedrelay.types import Vector
 
 __all__ = ["Dense", "Rule", "available", "check", "dense_layers", "found"]
 
-ABI = 3
+ABI = 4
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
@@ -40,6 +40,8 @@ class Rule(ctypes.Structure):
 
     _fields_ = (
         ("lr", ctypes.c_double),
+        ("beta1", ctypes.c_double),
+        ("beta2", ctypes.c_double),
         ("velocity", ctypes.c_void_p),
         ("square", ctypes.c_void_p),
         ("anchor", ctypes.c_void_p),
@@ -49,8 +51,6 @@ class Rule(ctypes.Structure):
         ("weight_decay", ctypes.c_float),
         ("clip", ctypes.c_float),
         ("strength", ctypes.c_float),
-        ("beta1", ctypes.c_float),
-        ("beta2", ctypes.c_float),
         ("eps", ctypes.c_float),
         ("kind", ctypes.c_int32),
     )

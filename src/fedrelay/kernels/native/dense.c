@@ -19,7 +19,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 3, DESCENT = 0, ADAM = 1, ADAMW = 2 };
+enum { ABI = 4, DESCENT = 0, ADAM = 1, ADAMW = 2 };
 
 typedef struct {
     int64_t weight, bias; /* where they begin in the vector; bias -1: none */
@@ -27,11 +27,11 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    double lr;
+    double lr, beta1, beta2;
     float *velocity, *square;    /* momentum or Adam's mean; Adam's mean of squares */
     const float *anchor, *shift; /* of a force on the gradient; may be NULL */
     int64_t steps;               /* taken so far, for Adam */
-    float momentum, weight_decay, clip, strength, beta1, beta2, eps; /* clip 0: none */
+    float momentum, weight_decay, clip, strength, eps; /* clip 0: none */
     int32_t kind;
 } Rule;
 
@@ -104,13 +104,13 @@ WIDE static void descend(float *w, float *g, const Rule *r, int64_t size) {
 WIDE static void adaptive(float *w, float *g, Rule *r, int64_t size) {
     const double first = 1 - pow(r->beta1, (double)r->steps), second = 1 - pow(r->beta2, (double)r->steps);
     const float rate = (float)(r->lr / first), root = (float)sqrt(second), eps = r->eps;
-    const float b1 = r->beta1, b2 = r->beta2, decay = r->weight_decay, kept = (float)(1 - r->lr * r->weight_decay);
+    const float new1 = (float)(1 - r->beta1), b2 = (float)r->beta2, new2 = (float)(1 - r->beta2), decay = r->weight_decay, kept = (float)(1 - r->lr * r->weight_decay);
     float *mean = r->velocity, *square = r->square;
     for (int64_t i = 0; i < size; i++) {
         float here = r->kind == ADAMW ? w[i] * kept : w[i];
         float slope = r->kind == ADAM ? g[i] + decay * here : g[i];
-        mean[i] = mean[i] + (1 - b1) * (slope - mean[i]);
-        square[i] = b2 * square[i] + (1 - b2) * slope * slope;
+        mean[i] = mean[i] + new1 * (slope - mean[i]);
+        square[i] = b2 * square[i] + new2 * slope * slope;
         w[i] = here - rate * mean[i] / (sqrtf(square[i]) / root + eps);
     }
 }
