@@ -8,7 +8,7 @@ import json
 import re
 import statistics
 import time
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 
 import pytest
@@ -147,15 +147,16 @@ def test_the_table_follows_target_and_smoothing(page):
 
 
 def test_a_mouse_over_a_curve_is_told_its_value(page):
-    box = page.run(f"""(() => {{ {CHART}.scrollIntoView({{block: "center"}});
+    x, y, half = page.run(f"""(() => {{ {CHART}.scrollIntoView({{block: "center"}});
         const box = {CHART}.querySelector(".nsewdrag").getBoundingClientRect();
-        return [box.left + box.width / 2, box.top + box.height / 2]; }})()""")
-    told, until, step = "", time.monotonic() + PATIENCE, 1
-    while not told and time.monotonic() < until:
-        box[0], step = box[0] + step, -step
-        page.hover(*box)
+        return [box.left + box.width / 2, box.top + box.height / 2, Math.floor(box.width / 2)]; }})()""")
+    told, until = "", time.monotonic() + PATIENCE
+    for step in count(1):  # to the right until something is told, and again from the middle
+        page.hover(x + step % half, y)
         time.sleep(0.02)
         told = page.run(f"{CHART}.querySelector('.hoverlayer').textContent")
+        if told or time.monotonic() > until:
+            break
     assert re.search(r"FedSeq : \d+\.\d %", told)
 
 

@@ -33,14 +33,16 @@ def native_loop(training: Training, effect: Effect, visit: Visit) -> NativeLoop 
     rule = optimiser.rule()
     if rule is None:
         return None
-    return NativeLoop(workspace.dense, completed(rule, training, effect, visit), optimiser, effect, training.row(visit))
+    loop = NativeLoop(workspace.dense, completed(rule, training, effect, visit), optimiser, effect, training.row(visit))
+    loop.quiet = not workspace.draws
+    return loop
 
 
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
-    quiet = True
-    """Nothing in it draws random numbers."""
+    quiet: bool
+    """Nothing in it draws random numbers, as dropout does."""
 
     def __init__(self, dense: Dense, rule: Rule, optimiser: Optimiser, effect: Effect, row: batches.Row) -> None:
         self._dense, self._rule, self._batch = dense, rule, row.batch
@@ -77,10 +79,11 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
             return None
         loops.append(loop)
     workspace, models = visits[0].workspaces.main, list[Vector]()
-    for baton, loop in zip(batons, loops, strict=True):
+    for baton, visit, loop in zip(batons, visits, loops, strict=True):
         workspace.load(baton.params, training=True)
-        for some in loop.passes:
-            loop.descend(some)
+        with training.drawing(loop, visit):
+            for some in loop.passes:
+                loop.descend(some)
         models.append(workspace.model())
     ended = []
     for baton, visit, model, loop in zip(batons, visits, models, loops, strict=True):

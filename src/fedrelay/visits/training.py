@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,7 @@ from fedrelay.kernels.workspace import BatchLoss, StackedWorkspace, Workspace
 from fedrelay.tasks import Task
 from fedrelay.types import GIVEN, LATER, Baton, Report, Result, Tree, Vector, Visit, Work
 from fedrelay.visits import batches
-from fedrelay.visits.native import native_loop, native_visits
+from fedrelay.visits.native import NativeLoop, native_loop, native_visits
 from fedrelay.visits.noise import PerExample, noise_rng, refuse_buffers
 from fedrelay.visits.schedules import Constant, Schedule
 from fedrelay.visits.terms import Batch, Effect, Term, effect_of, ended, joined, recall, specimen_of
@@ -167,13 +167,17 @@ class Training(Work):
         loop = native_loop(self, effect, visit) or Loop(self, self.begin(workspace, visit, effect), visit)
         size, fold = visit.client.size, visit.task.parts.by_batch
         _, examples = self.lengths(size, fold=fold)
-        device = visit.workspaces.device
-        with nullcontext() if loop.quiet else seeds.torch_seed(visit.seed, *labels(visit), device=device):
+        with self.drawing(loop, visit):
             for number, some in enumerate(loop.passes, start=1):
                 loop.descend(some)
                 seen = min(number * size, examples)
                 steps, kept = self.steps_for(seen, size, fold=fold), loop.momentum if self.carries else None
                 yield Epoch(number, steps, seen, loop.losses, kept)
+
+    def drawing(self, loop: Loop | NativeLoop, visit: Visit) -> AbstractContextManager[None]:
+        """Inside, what a loop draws comes from the visit's seed; most draw nothing."""
+        device = visit.workspaces.device
+        return nullcontext() if loop.quiet else seeds.torch_seed(visit.seed, *labels(visit), device=device)
 
     def drawn(self, visit: Visit) -> Iterator[Iterator[batches.Batch]]:
         """The batches of a visit, pass by pass."""
