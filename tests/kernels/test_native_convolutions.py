@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import fedrelay as fr
 from fedrelay import Adam, Federation, Sgd, Task
 from fedrelay.data import Dirichlet, digits
-from fedrelay.engines import Inline, Pool
+from fedrelay.engines import Inline, Pool, Stacked
 from fedrelay.kernels import native
 from fedrelay.kernels.native import Dense, Rule, dense_layers
 from fedrelay.kernels.workspace import Workspace
@@ -184,6 +184,7 @@ def test_workers_and_pieces_of_random_bits_have_the_same_sha256(federation, monk
     local = Sgd(batch=8, lr=0.1)
     inline = relayed(federation, DROPPING, local, native=True)
     assert sha256(relayed(federation, DROPPING, local, kind=Pool, workers=2, native=True)) == sha256(inline)
+    assert sha256(relayed(federation, DROPPING, local, kind=Stacked, native=True)) == sha256(inline)
     monkeypatch.setattr(native, "BITS", 1)
     assert sha256(relayed(federation, DROPPING, local, native=True)) == sha256(inline)
 
