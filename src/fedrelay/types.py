@@ -524,6 +524,8 @@ class Engine(ABC):
     seed: int
     device: torch.device = torch.device("cpu")
     """Where its models are: batons, what clients keep and what the server merges; others are made like them."""
+    native: bool = False
+    """Whether models are computed by the compiled library where they can be: then they are tested so, too."""
     prepared: Sent | None = None
     """What clients sent so that their data could be prepared, before there was a model; None: nothing."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedrelay import cli
 from fedrelay.data.sources import FILES
-from fedrelay.kernels import native
+from fedrelay.kernels.native import library
 from fedrelay.studies.doctor import examine, packages
 from fedrelay.studies.doctor.examine import writable
 from fedrelay.studies.doctor.machine import memory, processor_quota, processors
@@ -78,13 +78,13 @@ def test_every_package_of_an_extra_that_is_installed_is_found():
 
 
 def test_the_compiled_part_is_told_with_its_blas_or_why_it_is_not_here(monkeypatch):
-    monkeypatch.setattr(native, "found", lambda: native.Found(None, 0, "SciPy's BLAS"))
+    monkeypatch.setattr(library, "found", lambda: library.Found(None, 0, "SciPy's BLAS"))
     found = packages.compiled()
     assert "with SciPy's BLAS, taken by [engine] native = true" in found.found
     assert not found.remedy
-    monkeypatch.setattr(native, "found", lambda: "there was no compiler")
+    monkeypatch.setattr(library, "found", lambda: "there was no compiler")
     found = packages.compiled()
-    assert (found.wrong, found.remedy) == (False, native.REMEDY)
+    assert (found.wrong, found.remedy) == (False, library.REMEDY)
     assert "there was no compiler" in found.found
 
 

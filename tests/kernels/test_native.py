@@ -247,14 +247,14 @@ def test_a_model_that_explodes_is_dropped(federation):
 
 
 def test_without_the_library_it_is_refused_with_what_to_do(federation, monkeypatch):
-    monkeypatch.setattr(native, "found", lambda: "fedrelay was installed without a C compiler")
+    monkeypatch.setattr(native.library, "found", lambda: "fedrelay was installed without a C compiler")
     for kind in (Inline, Pool, Stacked):
         with pytest.raises(BadInput, match=r"native = true needs the compiled part of fedrelay.*install a C compiler"):
             kind(federation, Task.of(Logistic(), federation), native=True)
 
 
 def test_the_blas_of_scipy_does_as_well(monkeypatch):
-    monkeypatch.setattr(native, "of_torch", lambda: None)
+    monkeypatch.setattr(native.library, "of_torch", lambda: None)
     native.found.cache_clear()
     try:
         assert native.found().blas == "SciPy's BLAS"

@@ -15,13 +15,16 @@ from torch.nn import functional as F
 
 import fedrelay as fr
 from fedrelay import Adam, Federation, Sgd, Task
+from fedrelay.algorithms import fedavg
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
+from fedrelay.engines.relay import operator_threads
 from fedrelay.kernels import native
-from fedrelay.kernels.native import Dense, Rule, dense_layers
+from fedrelay.kernels.native import Dense, Looking, Rule, dense_layers
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import FemnistCnn, LeafCnn, LeNet5, Own, PflCnn, SmallCnn
 from fedrelay.models.cnn import ClusteredCnn, FedelmyCnn
+from fedrelay.runs.record import Recorder
 from fedrelay.types import Baton, Chain
 from fedrelay.vectors import Layout, sha256
 
@@ -103,6 +106,21 @@ def test_gradients_are_those_of_autograd_within_a_millionth(name, lanes):
         assert float((mine.grad - theirs.grad).norm() / theirs.grad.norm()) < 1e-6
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if "without" not in name])
+def test_answers_are_those_of_float64_within_a_millionth(name, threads, lanes):
+    torch.manual_seed(2)
+    make, shape = NETWORKS[name]
+    net = make()
+    layout, exact = Layout.of(net), copy.deepcopy(net).double()
+    weights = torch.zeros(layout.size)
+    layout.bind(net, weights, torch.zeros(layout.size))
+    x = torch.randn(50, *shape)
+    with torch.no_grad(), operator_threads(threads):
+        found, wanted = Looking(net, dense_layers(net, layout), weights)(x), exact(x.double())
+    assert float((found - wanted).norm() / wanted.norm()) < 1e-6
+
+
 ZOO = {
     "lenet5": (LeNet5(), (3, 32, 32)),
     "pfl_cnn": (PflCnn(), (3, 32, 32)),
@@ -172,6 +190,42 @@ def relayed(federation: Federation, model, local, *, kind=Inline, **settings) ->
     return state.batons[0].params
 
 
+def test_a_native_workspace_answers_natively_where_nothing_is_trained(monkeypatch):
+    spied = []
+    monkeypatch.setattr(Looking, "_look", lambda self, *given: spied.append(len(given[1])))
+    net = DROPPING((1, 8, 8), 10)
+    workspace = Workspace(net, Layout.of(net), F.cross_entropy, written=True, native=True)
+    x = torch.randn(7, 1, 8, 8)
+    workspace.load(torch.zeros_like(workspace.params), training=True)
+    with torch.no_grad():
+        workspace.answer(x)
+    assert not spied  # dropout is for the layers of PyTorch
+    workspace.mode(training=False)
+    workspace.answer(x)  # somebody may want gradients
+    assert not spied
+    with torch.no_grad():
+        workspace.answer(x)
+        assert spied == [7]
+        assert workspace.answer(x[:0]).shape == (0, 10)
+        with pytest.raises(RuntimeError, match="shape"):
+            workspace.answer(torch.randn(2, 1, 20, 20))  # as ever
+    assert spied == [7]
+
+
+def test_runs_that_train_natively_are_tested_so(federation, tmp_path, monkeypatch):
+    looks, look = [], Looking._look
+    monkeypatch.setattr(Looking, "_look", lambda self, *given: (looks.append(len(given[1])), look(self, *given)))
+    losses = {}
+    for native_too in (True, False):
+        engine = Inline(federation, Task.of(DROPPING, federation), native=native_too)
+        algorithm = fr.method(fedavg(), local=Sgd(batch=8, lr=0.1), fraction=0.1)
+        recorder = Recorder(tmp_path / str(native_too), algorithm, engine, federation.test, rounds=1)
+        (line,) = recorder.run()
+        losses[native_too] = line.metrics["loss"]
+        assert sum(looks) == 2 * len(federation.test)  # after the round, and by classes at the end
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+
+
 @pytest.mark.parametrize("local", [Sgd(batch=7, lr=0.1, epochs=2), Sgd(batch=8, momentum=0.9, clip=0.5), Adam(batch=8)])
 @pytest.mark.parametrize("model", [SmallCnn(channels=(4, 5)), DROPPING], ids=["small_cnn", "dropout"])
 def test_runs_come_out_as_inline_up_to_rounding(federation, model, local):
@@ -185,7 +239,7 @@ def test_workers_and_pieces_of_random_bits_have_the_same_sha256(federation, monk
     inline = relayed(federation, DROPPING, local, native=True)
     assert sha256(relayed(federation, DROPPING, local, kind=Pool, workers=2, native=True)) == sha256(inline)
     assert sha256(relayed(federation, DROPPING, local, kind=Stacked, native=True)) == sha256(inline)
-    monkeypatch.setattr(native, "BITS", 1)
+    monkeypatch.setattr(native.dense, "BITS", 1)
     assert sha256(relayed(federation, DROPPING, local, native=True)) == sha256(inline)
 
 

@@ -173,6 +173,7 @@ class Auto(Engine):
             engine.has_room()
         self.close()
         self._engine, self._chosen = engine, {"name": settings["name"], **rest}
+        self.native = engine.native
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         if round and self._chosen is None and not self._chosen_before():

@@ -48,6 +48,7 @@ class Inline(Simulating):
         computing = Computing.of(device, precision, compiled=compile, native=native)
         within("threads", threads, least=1, most=MOST_THREADS)
         self.federation, self.task, self.seed, self.threads = federation, task, seed, threads
+        self.native = native
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
         self.settle(computing, memory_limit)

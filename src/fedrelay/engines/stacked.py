@@ -58,6 +58,7 @@ class Stacked(Simulating):
         if rows is not None:
             within("rows", rows, least=2)
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
+        self.native = native
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
         self.rows = rows or rows_of(task, computing.device)

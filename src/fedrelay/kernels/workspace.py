@@ -12,7 +12,7 @@ from torch import nn
 
 from fedrelay.errors import BadInput
 from fedrelay.kernels.layers import written_out
-from fedrelay.kernels.native import Dense, dense_layers
+from fedrelay.kernels.native import Dense, Looking, dense_layers
 from fedrelay.models.network import Network
 from fedrelay.system.devices import CPU, find
 from fedrelay.types import Vector
@@ -74,7 +74,8 @@ class Workspace:
     `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a
     copy of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with
     gradients written out; with `native` too, `dense` trains outside the interpreter, if the network is of dense
-    layers, with convolutions before them or without. Parts of the network that are in `.eval()` stay so.
+    layers, with convolutions before them or without, and `answer` runs the latter there. Parts of the network that
+    are in `.eval()` stay so.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Workspace:
         self._layers = written_out(network, layout, *rows) if written else None
         found = dense_layers(network, layout) if written and native else None
         self.dense = None if found is None else Dense(found, self.weights, self.gradient)
+        self._looking = Looking(network, found, self.weights) if found is not None and found.stages else None
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
@@ -139,6 +141,13 @@ class Workspace:
             return Forward(None, self.network(x))
         features = self.network.body(x)
         return Forward(features, self.network.head(features))
+
+    def answer(self, x: torch.Tensor) -> torch.Tensor:
+        """What the network says of a batch, for whoever only looks."""
+        if self._looking is not None and not self._training and self._looking.takes(x):
+            return self._looking(x)
+        output: torch.Tensor = self.network(x)
+        return output
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The mean loss of a batch, ready for `backward`."""

@@ -112,7 +112,11 @@ class Watched(Engine):
     def __init__(self, engine: Engine, progress: Progress) -> None:
         self.engine, self.progress = engine, progress
         self.task, self.sizes, self.seed = engine.task, engine.sizes, engine.seed
-        self.prepared = engine.prepared
+        self.device, self.prepared = engine.device, engine.prepared
+
+    @property
+    def native(self) -> bool:  # type: ignore[override]
+        return self.engine.native
 
     def keep_in(self, underway: Underway, /) -> None:
         self.engine.keep_in(underway)

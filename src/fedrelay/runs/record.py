@@ -94,8 +94,9 @@ class Recorder:
 
     @cached_property
     def _workspaces(self) -> Workspaces:
-        """Where the model is tested."""
-        return Workspaces(self.engine.task, computing=Computing(self.engine.device))
+        """Where the model is tested: natively, if it is trained so."""
+        engine = self.engine
+        return Workspaces(engine.task, native=engine.native, computing=Computing(engine.device))
 
     def __post_init__(self) -> None:
         within("rounds", self.rounds, least=1)

@@ -68,7 +68,7 @@ class OneModel(Predictor):
 
     def outputs(self, workspaces: Workspaces, /) -> Outputs:
         workspaces.main.load(self.params, training=False)
-        return workspaces.main.network
+        return workspaces.main.answer
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Ensemble(Predictor):
             for params, share in zip(self.models, shares, strict=True):
                 if share:
                     workspaces.main.load(params, training=False)
-                    logs.append(workspaces.main.network(x).log_softmax(-1) + math.log(share))
+                    logs.append(workspaces.main.answer(x).log_softmax(-1) + math.log(share))
             # The logits whose softmax is the vote. Probabilities themselves would be 0 where all models are sure.
             return torch.logsumexp(torch.stack(logs), 0)
 
@@ -154,7 +154,7 @@ class OpenSet(Predictor):
             said = []
             for params in self.models:
                 workspaces.main.load(params, training=False)
-                said.append(workspaces.main.network(x))
+                said.append(workspaces.main.answer(x))
             return self.vote(torch.stack(said))
 
         return voted

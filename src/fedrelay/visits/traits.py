@@ -115,7 +115,7 @@ class Confidence(Trait):
         sums, counts = (trained.params.new_zeros(task.classes) for _ in range(2))
         workspace.load(trained.params, training=False)
         for x, y in task.public.on(sums.device).batches(EVALUATION_BATCH):
-            output, target = predictions(workspace.network(x), y)
+            output, target = predictions(workspace.answer(x), y)
             scores = output.softmax(-1) if self.rule == "published" else output
             sums.index_add_(0, target, scores.gather(1, target[:, None])[:, 0])
             counts.index_add_(0, target, counts.new_ones(len(target)))

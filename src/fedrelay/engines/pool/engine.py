@@ -52,7 +52,7 @@ class Pool(Simulating):
         check_alike(devices)
         if workers is not None:
             within("workers", workers, least=1)
-        self.federation, self.task, self.seed = federation, task, seed
+        self.federation, self.task, self.seed, self.native = federation, task, seed, native
         self.workers = workers or (cores() if computing.device.type == "cpu" else len(devices))
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared

@@ -139,6 +139,14 @@ void front_forward(const Front *front, const float *w, const float *x, int batch
         for (int64_t p = 0; p < count; p++) features[f * count + p] = out[p * filters + f];
 }
 
+/* Images become features without a step: scratch is for a batch of one, and no stage has dropout. */
+EXPORT void front_look(const Front *front, const float *w, const float *x, int64_t count, float *features) {
+    const Stage *s = front->stages, *last = s + front->count - 1;
+    const int64_t image = (int64_t)s->height * s->width * s->channels, wide = outputs(last);
+    front_begin(front, w, 1);
+    for (int64_t i = 0; i < count; i++) front_forward(front, w, x + i * image, 1, 1, 0, features + i * wide);
+}
+
 WIDE static void put(float *into, const float *from, int64_t count, float times, int add) {
     for (int64_t i = 0; i < count; i++) into[i] = (add ? into[i] : 0) + times * from[i];
 }

@@ -61,6 +61,27 @@ class Layer(ctypes.Structure):
     )
 
 
+class Rule(ctypes.Structure):
+    """How a step is made of a gradient; what is not set does nothing."""
+
+    _fields_ = (
+        ("lr", ctypes.c_double),
+        ("beta1", ctypes.c_double),
+        ("beta2", ctypes.c_double),
+        ("velocity", ctypes.c_void_p),
+        ("square", ctypes.c_void_p),
+        ("anchor", ctypes.c_void_p),
+        ("shift", ctypes.c_void_p),
+        ("steps", ctypes.c_int64),
+        ("momentum", ctypes.c_float),
+        ("weight_decay", ctypes.c_float),
+        ("clip", ctypes.c_float),
+        ("strength", ctypes.c_float),
+        ("eps", ctypes.c_float),
+        ("kind", ctypes.c_int32),
+    )
+
+
 @dataclass
 class Sequence:
     """The layers of a network; `share` is that of dropout between convolutions and dense layers."""

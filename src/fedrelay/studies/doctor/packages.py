@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedrelay import __version__
-from fedrelay.kernels import native
+from fedrelay.kernels.native import library
 from fedrelay.studies.doctor.finding import Finding
 
 PURPOSES = {
@@ -61,11 +61,11 @@ def versions() -> list[Finding]:
 
 def compiled() -> Finding:
     """Whether the part in C is here; everything but `native = true` works without."""
-    found = native.found()
+    found = library.found()
     if isinstance(found, str):
-        return Finding("machine", "compiled part", f"not here ({found}); only [engine] native needs it", native.REMEDY)
+        return Finding("machine", "compiled part", f"not here ({found}); only [engine] native needs it", library.REMEDY)
     use = "taken by [engine] native = true, and by auto where it is quicker"
-    return Finding("machine", "compiled part", f"{native.LIBRARY.name} with {found.blas}, {use}")
+    return Finding("machine", "compiled part", f"{library.LIBRARY.name} with {found.blas}, {use}")
 
 
 def extras() -> list[Finding]:

@@ -1,0 +1,111 @@
+"""Training dense layers, and the convolutions before them, outside the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+
+from fedrelay.data.nests import Nest
+from fedrelay.kernels.native.library import Found, found
+from fedrelay.kernels.native.sequence import Front, Layer, Rule, Sequence, Stage
+from fedrelay.types import Vector
+
+Part: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+"""Inputs, targets, and which of them."""
+BITS = 1 << 19
+"""About so many random words of 64 bits are drawn at once."""
+KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
+
+
+
+class Dense:
+    """Dense layers over these vectors, and the convolutions before them, which train without the interpreter."""
+
+    def __init__(self, sequence: Sequence, weights: Vector, gradient: Vector) -> None:
+        library = found()
+        assert isinstance(library, Found)
+        self._found, self._sequence, self._vectors = library, sequence, (weights, gradient)
+        self._layers = (Layer * len(sequence.layers))(*sequence.layers)
+        self._front = Front(count=len(sequence.stages), share=sequence.share)
+        where = ctypes.addressof(self._front), ctypes.addressof(self._layers), len(self._layers)
+        self._where = *where, weights.data_ptr(), gradient.data_ptr(), len(weights)
+        self._ready_for: tuple[int, ...] = ()
+
+    def descend(
+        self, x: torch.Tensor, y: torch.Tensor, batch: int, rule: Rule, which: torch.Tensor | None = None
+    ) -> float:
+        """Go through these examples in batches, with a step of this kind each; the sum of their losses, each as it was
+        before its step. `which` chooses rows of both, which lie as they are stored then (`takes`)."""
+        if which is None:
+            x, y = self._laid(x, y)
+        if self._ready_for != (batch, *x.shape[1:3]):
+            self._prepare(x, batch)
+        if self._words:
+            total = sum(self._run(*part, batch, rule) for part in self._parts(x, y, batch, which))
+        else:
+            total = self._run(x, y, which, batch, rule)
+        if math.isnan(total):
+            self._check(y if which is None else y[which])
+        return total
+
+    def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:
+        total: float = self._found.library.dense_descend(
+            *(self._found.sgemm, *self._where, x.data_ptr(), y.data_ptr()),
+            *(None if which is None else which.data_ptr(), len(y) if which is None else len(which), batch),
+            *(ctypes.addressof(rule), self._scratch.data_ptr()),
+        )
+        return total
+
+    def _parts(self, x: torch.Tensor, y: torch.Tensor, batch: int, which: torch.Tensor | None) -> Iterator[Part]:
+        """A few steps at a time, each with its random bits: those that the layers of PyTorch would draw."""
+        several = max(BITS // self._words, 1) * batch
+        rows = len(y) if which is None else len(which)
+        for start in range(0, rows, several):
+            some = slice(start, min(start + several, rows))
+            whole, rest = divmod(some.stop - start, batch)
+            words = whole * self._words + self._sequence.drawn(rest)
+            bits = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
+            self._front.bits = bits.data_ptr()
+            yield (x[some], y[some], None) if which is None else (x, y, which[some])
+
+    def _prepare(self, x: torch.Tensor, batch: int) -> None:
+        """Make room for batches of this size, and images of this size if there are convolutions."""
+        library, front, sequence = self._found.library, self._front, self._sequence
+        if sequence.stages:
+            sequence.shape(*x.shape[1:3])
+            self._stages = (Stage * len(sequence.stages))(*sequence.stages)
+            front.stages = ctypes.addressof(self._stages)
+            self._images = torch.empty(library.front_scratch(ctypes.addressof(front), batch))
+            front.scratch = self._images.data_ptr()
+        self._scratch = torch.empty(library.dense_scratch(*self._where[1:3], front.count, batch))
+        self._words, self._ready_for = sequence.drawn(batch), (batch, *x.shape[1:3])
+
+    def takes(self, x: Nest, y: Nest) -> bool:
+        """Whether rows can be taken from these tensors as they lie in memory."""
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+            return False
+        if not (x.dtype == torch.float32 and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()):
+            return False
+        if self._sequence.stages:
+            return x.ndim == 4 and x.shape[3] == self._sequence.stages[0].channels
+        return (x.ndim < 4 or x.shape[3] == 1) and x.numel() == y.shape[0] * self._layers[0].inputs
+
+    def _laid(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs as networks take them, row by row in memory; others are refused."""
+        stages, inputs, shape = self._sequence.stages, self._layers[0].inputs, tuple(x.shape)
+        fits = x.ndim == 4 and shape[1] == stages[0].channels if stages else x.flatten(1).shape[1] == inputs
+        if x.dtype != torch.float32 or not fits or y.shape != x.shape[:1]:
+            needed = f"images of {stages[0].channels} channels" if stages else f"inputs of {inputs} numbers"
+            found = f"{shape} of {x.dtype} with targets {tuple(y.shape)}"
+            raise RuntimeError(f"{needed} of float32 and a class each are needed, not {found}")
+        x = x.permute(0, 2, 3, 1) if stages else x.flatten(1)
+        return x.contiguous(), y.to(torch.int64).contiguous()
+
+    def _check(self, y: torch.Tensor) -> None:
+        classes = self._layers[len(self._layers) - 1].outputs
+        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
+            raise IndexError(f"targets from {int(y.min())} to {int(y.max())}, but there are {classes} classes")
