@@ -21,7 +21,6 @@ BITS = 1 << 19
 KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
-
 class Dense:
     """Dense layers over these vectors, and the convolutions before them, which train without the interpreter."""
 
