@@ -15,6 +15,7 @@ import tomli_w
 import torch
 from pretended import NAME, Answers, Module, pretended, tensors_in
 from test_one_device import TABLES, in_folder
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrelay import BadInput, config, method, train
@@ -32,7 +33,7 @@ from fedrelay.engines.relay import Context, Simulation
 from fedrelay.engines.room import Wanted, parts_of
 from fedrelay.errors import RunFailed
 from fedrelay.kernels.workspace import Computing
-from fedrelay.models import LeNet5, Mlp
+from fedrelay.models import LeNet5, Mlp, Own
 from fedrelay.studies.doctor import on_devices
 from fedrelay.studies.doctor.machine import machine
 from fedrelay.system import devices
@@ -223,6 +224,32 @@ def test_fewer_rows_of_a_stack_are_what_would_fit(monkeypatch):
     rows = int(re.search(r"would fit with rows = (\d+)", said)[1])
     with pretended(room=46 * model):
         models(method(local=local, fraction=1.0), Stacked(FEDERATION, TASK, 1, device=NAME, rows=rows), rounds=1)
+
+
+class Tangent(nn.Module):
+    """No sequence of known layers, with a frozen part that must come along."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(256, 8), nn.Linear(8, 4)
+        self.frozen = nn.Linear(256, 8).requires_grad_(requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        return self.head((self.body(x) + self.frozen(x)).tanh())
+
+
+def test_networks_that_are_no_sequences_stack_there_too(monkeypatch):
+    monkeypatch.setattr(devices, "KINDS", (NAME,))
+    federation, algorithm = on_devices.clients.__wrapped__(), method(local=Sgd(batch=5, lr=0.1), fraction=1.0)
+    task = Task.of(Own(Tangent()), federation)
+    assert task.stacks
+    assert not task.written
+    wanted = models(algorithm, Stacked(federation, task, 1))
+    with pretended():
+        found = models(algorithm, Stacked(federation, task, 1, device=NAME))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_auto_leaves_out_stacks_that_find_no_room_and_does_what_inline_can(monkeypatch, caplog):

@@ -235,7 +235,7 @@ def test_any_other_network_is_left_to_autograd(network):
     task = Task(Own(network), (6,), 6)
     workspace = Workspaces(task).main
     assert workspace._layers is None
-    assert not task.stacks
+    assert not task.written
     workspace.load(task.init(0), training=True)
     workspace.differentiate(x, y.clamp(max=5))
     assert workspace.gradient.count_nonzero() > 0

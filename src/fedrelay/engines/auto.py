@@ -263,7 +263,8 @@ class Auto(Engine):
         self, sample: Sample, context: Context, chains: Sequence[Chain], hands: int, **how: bool
     ) -> Iterator[Way]:
         """Chains that advance together, in as large stacks as fit, and in one for each core."""
-        if len(chains) == 1 or not context.work.stacks(self.task):
+        # On a processor, what is not written out is no quicker in stacks, and takes long to measure.
+        if len(chains) == 1 or not (self.task.written and context.work.stacks(self.task)):
             return
         cost, most = costs(chains, self.sizes), rows_of(self.task, self.device)
         for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
@@ -284,7 +285,8 @@ class Auto(Engine):
             with left_out("workers"):  # which have examples of their own, besides those of the sample
                 self._engine.need_room(context.work, chains, copies=2)
                 ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
-        if len(chains) > 1 and self._computing.plain and context.work.stacks(self.task):
+        known = self.task.written or not here
+        if len(chains) > 1 and self._computing.plain and known and context.work.stacks(self.task):
             rows = min(rows_of(self.task, self.device), len(chains))
             with left_out("stacks"):
                 self._engine.need_room(context.work, chains, rows=rows)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from fedrelay.errors import BadInput
+from fedrelay.kernels.functional import Functional
 from fedrelay.kernels.layers import written_out
 from fedrelay.kernels.native import Dense, Looking, dense_layers
 from fedrelay.models.network import Network
@@ -205,15 +206,15 @@ class Beside:
 
 
 class StackedWorkspace:
-    """Several workspaces side by side, one model a row of `weights`; only for networks of known layers."""
+    """Several workspaces side by side, one model a row of `weights`; only for networks of known layers, or such as work
+    example by example (`works_by_example`)."""
 
     def __init__(self, network: nn.Module, layout: Layout, weights: torch.Tensor, gradient: torch.Tensor) -> None:
         self._network, self._layout = network, layout
         self.weights, self.gradient = weights, gradient
-        layers = written_out(network, layout, weights, gradient)
-        if layers is None:
-            raise BadInput(f"{type(network).__name__} cannot be stacked: it is not a plain sequence of known layers")
-        self._layers = layers
+        known = written_out(network, layout, weights, gradient)
+        self._known = known is not None
+        self._layers = known or Functional(network.to(weights.device), layout, weights, gradient)
 
     @property
     def params(self) -> torch.Tensor:
@@ -245,6 +246,6 @@ class StackedWorkspace:
         return self._run(x, y, lr)
 
     def _run(self, x: torch.Tensor, y: torch.Tensor, lr: float | None) -> torch.Tensor:
-        if self.weights.shape[0] == 1:  # one model has kernels of its own
+        if self._known and self.weights.shape[0] == 1:  # one model has kernels of its own
             return self._layers.differentiate(x[0], y[0], lr=lr).unsqueeze(0)
         return self._layers.differentiate(x, y, lr=lr)

@@ -15,6 +15,7 @@ from fedrelay.data.examples import TARGETS, Store, Target, Transform, nested
 from fedrelay.data.federation import Federation
 from fedrelay.data.nests import Shape, form
 from fedrelay.errors import BadInput
+from fedrelay.kernels.functional import works_by_example
 from fedrelay.kernels.layers import written_out
 from fedrelay.kernels.native import dense_layers
 from fedrelay.models import Model
@@ -167,12 +168,21 @@ class Task:
         return {}
 
     @cached_property
-    def stacks(self) -> bool:
-        """Whether several models of this kind can be trained at once."""
-        if nested(self.shape):
+    def written(self) -> bool:
+        """Whether gradients of several models of this kind are written out: plain sequences of known layers."""
+        if not self.plain or nested(self.shape):
             return False
         two = torch.empty(2, self.layout.trainable, device="meta")
-        return self.plain and written_out(self.network(), self.layout, two, two) is not None
+        return written_out(self.network(), self.layout, two, two) is not None
+
+    @cached_property
+    def stacks(self) -> bool:
+        """Whether several models of this kind can be trained at once: so, or by `torch.func`."""
+        if self.written or not self.plain or nested(self.shape):
+            return self.written
+        with seeds.torch_seed(0, "layout"):
+            two = torch.randn(2, *self.shape)
+        return works_by_example(self.network(), self.layout, two)
 
     @cached_property
     def dense(self) -> bool:

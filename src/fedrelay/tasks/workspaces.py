@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 
+from fedrelay.errors import BadInput
 from fedrelay.kernels.workspace import Computing, StackedWorkspace, Workspace
 from fedrelay.tasks.task import Task
 
@@ -37,6 +38,8 @@ class Workspaces:
 
     def stack(self, rows: int) -> StackedWorkspace:
         """Room for this many models at once; whoever works there first fills `weights`."""
+        if not self.task.stacks:
+            raise BadInput(f"{self.task.model} cannot be stacked: its models can only be trained one by one")
         if self._stack is None or len(self._stack.weights) < rows:
             # Two pieces, so that both begin where memory is aligned however many rows there are: bits depend on it.
             size = rows, self.task.layout.trainable
