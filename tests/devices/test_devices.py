@@ -31,7 +31,7 @@ from fedrelay.engines.pool.worker import moved
 from fedrelay.engines.pool.workers import WorkerPool
 from fedrelay.engines.relay import Context, Simulation
 from fedrelay.engines.room import Wanted, parts_of
-from fedrelay.errors import RunFailed
+from fedrelay.errors import SAID, RunFailed
 from fedrelay.kernels.workspace import Computing
 from fedrelay.models import LeNet5, Mlp, Own
 from fedrelay.studies.doctor import on_devices
@@ -239,15 +239,17 @@ class Tangent(nn.Module):
         return self.head((self.body(x) + self.frozen(x)).tanh())
 
 
-def test_networks_that_are_no_sequences_stack_there_too(monkeypatch):
+def test_networks_that_are_no_sequences_stack_there_too(monkeypatch, caplog):
+    SAID.clear()
     monkeypatch.setattr(devices, "KINDS", (NAME,))
     federation, algorithm = on_devices.clients.__wrapped__(), method(local=Sgd(batch=5, lr=0.1), fraction=1.0)
     task = Task.of(Own(Tangent()), federation)
     assert task.stacks
     assert not task.written
     wanted = models(algorithm, Stacked(federation, task, 1))
-    with pretended():
+    with pretended(), caplog.at_level(logging.WARNING, "fedrelay"):
         found = models(algorithm, Stacked(federation, task, 1, device=NAME))
+    assert "one by one" not in caplog.text
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
