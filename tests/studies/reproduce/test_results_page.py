@@ -104,6 +104,18 @@ def test_results_are_taken_over_from_the_largest_scale_and_never_from_smoke(tmp_
     assert results_page.outcome_in(kept, ITEM) == outcome(5, 6, "paper")
 
 
+def test_rows_that_came_farther_before_are_kept(tmp_path):
+    def to(a: int, b: int, scale: str = "small"):
+        found = outcome(a, b, scale)
+        lines = (replace(line, rounds=(rounds,)) for line, rounds in zip(found.parts[0].lines, (a, b), strict=True))
+        return replace(found, parts=(replace(found.parts[0], lines=tuple(lines)),))
+
+    found = results_page.with_kept_rows(to(2, 30), to(10, 20))
+    assert [line.rounds for line in found.parts[0].lines] == [(10,), (30,)]
+    assert [line.cells["value"].ours for line in found.parts[0].lines] == [10, 30]
+    assert results_page.with_kept_rows(to(2, 30, "paper"), to(10, 20)) == to(2, 30, "paper")
+
+
 def test_the_tables_of_a_paper_are_on_its_page():
     page = results_page.page_of(PAPER, [(ITEM, outcome(1, 2))])
     assert "\n## X 2020, Table 1\n" in page

@@ -19,24 +19,42 @@ from fedrelay.studies.marks import filled
 from fedrelay.studies.reproduce import library, markdown
 from fedrelay.studies.reproduce.beside import Cell, Judged, Line, judged, over_seeds, printed
 from fedrelay.studies.reproduce.item import SCALES, Column, Item, Paper
-from fedrelay.studies.reproduce.outcome import Outcome, outcome_of, read
+from fedrelay.studies.reproduce.outcome import Outcome, dumped, outcome_of, read
 
 TRIED = tuple(scale for scale in reversed(SCALES) if scale != "smoke")
 """The largest scale first."""
 
 
 def take_over(runs: Path, kept: Path, names: Iterable[str]) -> list[Path]:
-    """Copy results of finished items to where results are kept: of several scales the largest that has any."""
+    """Bring results of finished items to where results are kept: of several scales the largest that has any. A row that
+    has come farther in what is kept of the same scale stays: a night may be too short for all rows."""
     written = []
     for name in names:
-        found = (runs / name / scale / "results.json" for scale in TRIED)
-        source = next((path for path in found if path.is_file() and has_numbers(read(path))), None)
+        places = (runs / name / scale / "results.json" for scale in TRIED)
+        source = next((path for path in places if path.is_file() and has_numbers(read(path))), None)
         if source is not None:
             target = kept / f"{name}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
+            found = read(source)
+            target.write_bytes(dumped(with_kept_rows(found, read(target)) if target.is_file() else found))
             written.append(target)
     return written
+
+
+def with_kept_rows(found: Outcome, kept: Outcome) -> Outcome:
+    """The results, with the rows of earlier ones of the same scale that came farther."""
+    if kept.scale != found.scale:
+        return found
+    before = {(part.name, line.name): line for part in kept.parts for line in part.lines}
+    parts = [
+        replace(part, lines=tuple(farther(line, before.get((part.name, line.name))) for line in part.lines))
+        for part in found.parts
+    ]
+    return replace(found, parts=tuple(parts))
+
+
+def farther(line: Line, kept: Line | None) -> Line:
+    return line if kept is None or sum(line.rounds) >= sum(kept.rounds) else kept
 
 
 def has_numbers(outcome: Outcome) -> bool:
