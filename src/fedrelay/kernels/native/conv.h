@@ -1,7 +1,9 @@
-/* What dense.c and conv.c know of each other: the convolutions in front of dense layers, and dropout. */
+/* What dense.c and conv.c know of each other: what is in front of dense layers, above all convolutions, and dropout. */
 #ifndef FEDRELAY_CONV_H
 #define FEDRELAY_CONV_H
 #include <stdint.h>
+
+#include "recurrent.h"
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -21,6 +23,7 @@ typedef struct {
     const Stage *stages;
     const int16_t *bits;  /* random ones for all dropout of all steps, in the order in which it comes */
     float *scratch;       /* begins at a line of the cache */
+    const Reader *reader; /* what reads tokens, instead of convolutions; NULL: nothing */
     int32_t count, share; /* of stages (at most STAGES); of dropout behind them, where images are rows of numbers */
 } Front;
 

@@ -1,7 +1,7 @@
-/* The whole of a client's training for a network that is a plain sequence of dense layers, with convolutions before them
-   (conv.c) or without: forward, cross-entropy, gradients written out, and the step, outside the interpreter. Products of
-   matrices are those of the BLAS whose sgemm the caller hands over. Nothing else is linked, so the library fits every version
-   of Python and PyTorch.
+/* The whole of a client's training for a network that is a plain sequence of dense layers, with convolutions (conv.c) or LSTM
+   layers (recurrent.c) before them or without: forward, cross-entropy, gradients written out, and the step, outside the
+   interpreter. Products of matrices are those of the BLAS whose sgemm the caller hands over. Nothing else is linked, so the
+   library fits every version of Python and PyTorch.
 
    Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
    processor takes does not change the bits of what is in this file. */
@@ -19,7 +19,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 5, DESCENT = 0, ADAM = 1, ADAMW = 2 };
+enum { ABI = 7, DESCENT = 0, ADAM = 1, ADAMW = 2 };
 
 typedef struct {
     int64_t weight, bias; /* where they begin in the vector; bias -1: none */
@@ -38,6 +38,7 @@ typedef struct {
 EXPORT int dense_abi(void) { return ABI; }
 EXPORT void dense_bytes(int64_t *of) {
     of[0] = sizeof(Layer), of[1] = sizeof(Rule), of[2] = sizeof(Stage), of[3] = sizeof(Front);
+    of[4] = sizeof(Cell), of[5] = sizeof(Reader);
 }
 
 /* c (m, n) = alpha op(a) op(b) + beta c, all row by row, by a BLAS that counts column by column. */
@@ -123,24 +124,24 @@ static void shortened(float *g, float most, int64_t size) {
         for (int64_t i = 0; i < size; i++) g[i] *= factor;
 }
 
-static int64_t widest(const Layer *layers, int count, int images) {
-    int64_t wide = images ? layers->inputs : 0; /* what comes before the first layer needs a gradient, too */
+static int64_t widest(const Layer *layers, int count, int more) {
+    int64_t wide = more ? layers->inputs : 0; /* what comes before the first layer needs a gradient, too */
     for (int i = 0; i < count; i++) wide = layers[i].outputs > wide ? layers[i].outputs : wide;
     return wide;
 }
 
 /* How many numbers of scratch a batch needs: its inputs, all activations, two gradients, lists. */
-EXPORT int64_t dense_scratch(const Layer *layers, int count, int images, int batch) {
-    int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count, images));
+EXPORT int64_t dense_scratch(const Layer *layers, int count, int more, int batch) {
+    int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count, more));
     for (int i = 0; i < count; i++) all += lines((int64_t)batch * layers[i].outputs);
     return all + skinny_scratch(widest(layers, count, 0));
 }
 
 /* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
-   y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class. `scratch` begins
-   at a line of the cache. */
+   y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class, or a token not in
+   the table. x are numbers, or whole numbers where tokens are read. `scratch` begins at a line of the cache. */
 EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
-                            int64_t size, const float *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
+                            int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
                             Rule *r, float *scratch) {
     sgemm_t sgemm = (sgemm_t)blas;
     const Layer *last = layers + count - 1;
@@ -149,20 +150,25 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
     const float lr = (float)r->lr;
     double total = 0;
     Front front = *before_all;
-    const int images = front.count > 0;
-    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, images));
+    const Reader *const reader = front.reader;
+    const int images = front.count > 0, more = images || reader;
+    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, more));
     const int64_t row = images ? (int64_t)front.stages->height * front.stages->width * front.stages->channels : wide;
-    float *const lists = scratch + dense_scratch(layers, count, images, batch) - skinny_scratch(widest(layers, count, 0));
+    float *const lists = scratch + dense_scratch(layers, count, more, batch) - skinny_scratch(widest(layers, count, 0));
     float *const gathered = scratch, *const gradients = lists - 2 * room;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t target = y[which ? which[i] : i];
         if (target < 0 || target >= last->outputs) return NAN;
     }
+    if (reader && !reader_takes(reader, x, which, rows)) return NAN;
     for (int64_t start = 0; start < rows; start += batch) {
         const int n = rows - start < batch ? (int)(rows - start) : batch;
         if (images) front_begin(&front, w, batch);
-        for (int i = 0; i < n; i++) {
-            const float *from = x + (which ? which[start + i] : start + i) * row;
+        if (reader)
+            reader_forward(reader, w, (const int64_t *)x + (which ? 0 : start * reader->steps), which ? which + start : which, n,
+                           gathered);
+        for (int i = 0; !reader && i < n; i++) {
+            const float *from = (const float *)x + (which ? which[start + i] : start + i) * row;
             if (images) front_forward(&front, w, from, batch, n, i, gathered + i * wide);
             else memcpy(gathered + i * wide, from, sizeof(float) * wide);
         }
@@ -194,8 +200,8 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
             float *target = plain ? w : g;
             if (few)
                 skinny_back(d, before, w + l->weight, target + l->weight, plain ? -lr : 1, plain, n, l->inputs, l->outputs,
-                            i || images ? into : 0, lists);
-            if (i || images) { /* before the weights move */
+                            i || more ? into : 0, lists);
+            if (i || more) { /* before the weights move */
                 const int share = i ? layers[i - 1].share : front.share;
                 if (!few)
                     product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
@@ -218,6 +224,7 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
             for (int i = 0; i < n; i++) front_backward(&front, d + i * wide, batch, n, i);
             front_end(&front, plain ? w : g, plain ? -lr : 1, plain, batch);
         }
+        if (reader) reader_backward(reader, d, n, plain ? w : g, plain ? -lr : 1, plain);
         front.bits = after;
         r->steps++;
         if (plain) continue;

@@ -1,4 +1,4 @@
-"""Training dense layers, and the convolutions before them, outside the interpreter."""
+"""Training dense layers, and the convolutions or LSTM layers before them, outside the interpreter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
 class Dense:
-    """Dense layers over these vectors, and the convolutions before them, which train without the interpreter."""
+    """Dense layers over these vectors, and the convolutions or LSTM layers before them, which train without the
+    interpreter."""
 
     def __init__(self, sequence: Sequence, weights: Vector, gradient: Vector) -> None:
         library = found()
@@ -48,7 +49,7 @@ class Dense:
         else:
             total = self._run(x, y, which, batch, rule)
         if math.isnan(total):
-            self._check(y if which is None else y[which])
+            self._check(*((x, y) if which is None else (x[which], y[which])))
         return total
 
     def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:
@@ -72,29 +73,43 @@ class Dense:
             yield (x[some], y[some], None) if which is None else (x, y, which[some])
 
     def _prepare(self, x: torch.Tensor, batch: int) -> None:
-        """Make room for batches of this size, and images of this size if there are convolutions."""
-        library, front, sequence = self._found.library, self._front, self._sequence
+        """Make room for batches of this size; and images of this size if there are convolutions, sequences of this
+        length if tokens are read."""
+        library, front, sequence, reading = self._found.library, self._front, self._sequence, self._sequence.reading
         if sequence.stages:
             sequence.shape(*x.shape[1:3])
             self._stages = (Stage * len(sequence.stages))(*sequence.stages)
             front.stages = ctypes.addressof(self._stages)
             self._images = torch.empty(library.front_scratch(ctypes.addressof(front), batch))
             front.scratch = self._images.data_ptr()
-        self._scratch = torch.empty(library.dense_scratch(*self._where[1:3], front.count, batch))
+        if reading is not None:
+            reading.steps = x.shape[1]
+            self._steps = torch.empty(library.reader_scratch(ctypes.addressof(reading), batch))
+            reading.scratch, front.reader = self._steps.data_ptr(), ctypes.addressof(reading)
+        more = front.count or reading is not None
+        self._scratch = torch.empty(library.dense_scratch(*self._where[1:3], more, batch))
         self._words, self._ready_for = sequence.drawn(batch), (batch, *x.shape[1:3])
 
     def takes(self, x: Nest, y: Nest) -> bool:
         """Whether rows can be taken from these tensors as they lie in memory."""
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
             return False
-        if not (x.dtype == torch.float32 and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()):
+        kind = torch.float32 if self._sequence.reading is None else torch.int64
+        if not (x.dtype == kind and y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()):
             return False
+        if self._sequence.reading is not None:
+            return x.ndim == 2 and x.shape[1] > 0 and y.shape == x.shape[:1]
         if self._sequence.stages:
             return x.ndim == 4 and x.shape[3] == self._sequence.stages[0].channels
         return (x.ndim < 4 or x.shape[3] == 1) and x.numel() == y.shape[0] * self._layers[0].inputs
 
     def _laid(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs as networks take them, row by row in memory; others are refused."""
+        if self._sequence.reading is not None:
+            if x.ndim != 2 or x.is_floating_point() or not x.shape[1] or y.shape != x.shape[:1]:
+                found = f"{tuple(x.shape)} of {x.dtype} with targets {tuple(y.shape)}"
+                raise RuntimeError(f"sequences of tokens and a class each are needed, not {found}")
+            return x.to(torch.int64).contiguous(), y.to(torch.int64).contiguous()
         stages, inputs, shape = self._sequence.stages, self._layers[0].inputs, tuple(x.shape)
         fits = x.ndim == 4 and shape[1] == stages[0].channels if stages else x.flatten(1).shape[1] == inputs
         if x.dtype != torch.float32 or not fits or y.shape != x.shape[:1]:
@@ -104,7 +119,14 @@ class Dense:
         x = x.permute(0, 2, 3, 1) if stages else x.flatten(1)
         return x.contiguous(), y.to(torch.int64).contiguous()
 
-    def _check(self, y: torch.Tensor) -> None:
-        classes = self._layers[len(self._layers) - 1].outputs
-        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
-            raise IndexError(f"targets from {int(y.min())} to {int(y.max())}, but there are {classes} classes")
+    def _check(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        reading = self._sequence.reading
+        refuse_beyond(y, self._layers[len(self._layers) - 1].outputs, "targets", "classes")
+        if reading is not None:
+            refuse_beyond(x, reading.tokens, "tokens", "rows in the table")
+
+
+def refuse_beyond(values: torch.Tensor, count: int, what: str, of: str) -> None:
+    """Raise if there are others than whole numbers from 0 that are less than `count`."""
+    if values.numel() and not 0 <= int(values.min()) <= int(values.max()) < count:
+        raise IndexError(f"{what} from {int(values.min())} to {int(values.max())}, but there are {count} {of}")

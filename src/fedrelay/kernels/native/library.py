@@ -12,13 +12,15 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from fedrelay.errors import BadInput
+from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
 
-ABI = 5
+ABI = 7
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
 """Its name has a dot, so that nobody takes it for a module of Python."""
+PARTS = Layer, Rule, Stage, Front, Cell, Reading
 REMEDY = "install a C compiler, then fedrelay again (pip install --force-reinstall --no-deps fedrelay)"
 
 
@@ -38,9 +40,9 @@ def found() -> Found | str:
         return "fedrelay was installed without a C compiler"
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        sizes = (ctypes.c_int64 * 4)()
+        sizes = (ctypes.c_int64 * len(PARTS))()
         library.dense_bytes(sizes)
-        fits = library.dense_abi() == ABI and tuple(sizes) == tuple(map(ctypes.sizeof, (Layer, Rule, Stage, Front)))
+        fits = library.dense_abi() == ABI and tuple(sizes) == tuple(map(ctypes.sizeof, PARTS))
     except (OSError, AttributeError) as error:
         return f"{LIBRARY.name} cannot be loaded: {error}"
     if not fits:
@@ -51,6 +53,7 @@ def found() -> Found | str:
     pointer, word, whole = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
     library.dense_scratch.restype, library.dense_scratch.argtypes = whole, (pointer, word, word, word)
     library.front_scratch.restype, library.front_scratch.argtypes = whole, (pointer, word)
+    library.reader_scratch.restype, library.reader_scratch.argtypes = whole, (pointer, word)
     library.front_look.restype, library.front_look.argtypes = None, (pointer, pointer, pointer, whole, pointer)
     library.dense_descend.restype = ctypes.c_double
     library.dense_descend.argtypes = (

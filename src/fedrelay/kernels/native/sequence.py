@@ -1,4 +1,5 @@
-"""Networks as the compiled library takes them: convolutions, each with what follows it, and then dense layers."""
+"""Networks as the compiled library takes them: convolutions, each with what follows it, or LSTM layers, and then dense
+layers."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from fedrelay.kernels.layers import modules, plain, usable
+from fedrelay.kernels.native.recurrent import Reading, reading_of
+from fedrelay.models.lstm import Reader
 from fedrelay.vectors import Entry, Layout
 
 STAGES = 16
@@ -43,6 +46,7 @@ class Front(ctypes.Structure):
         ("stages", ctypes.c_void_p),
         ("bits", ctypes.c_void_p),
         ("scratch", ctypes.c_void_p),
+        ("reader", ctypes.c_void_p),
         ("count", ctypes.c_int32),
         ("share", ctypes.c_int32),
     )
@@ -84,11 +88,12 @@ class Rule(ctypes.Structure):
 
 @dataclass
 class Sequence:
-    """The layers of a network; `share` is that of dropout between convolutions and dense layers."""
+    """The layers of a network; `share` is that of dropout between what comes before the dense layers and them."""
 
     stages: list[Stage]
     share: int
     layers: list[Layer]
+    reading: Reading | None = None
 
     def shape(self, height: int, width: int) -> None:
         """Let images be of this size."""
@@ -121,7 +126,8 @@ def numbers_after(stage: Stage) -> int:
 
 
 def dense_layers(network: nn.Module, layout: Layout) -> Sequence | None:
-    """The network as dense layers, with convolutions before them or without; None if it is anything else."""
+    """The network as dense layers, with convolutions or LSTM layers before them or without; None if it is anything
+    else."""
     if layout.size != layout.trainable:
         return None
     places = {entry.name: entry for entry in layout.entries}
@@ -134,6 +140,9 @@ def dense_layers(network: nn.Module, layout: Layout) -> Sequence | None:
         if isinstance(module, nn.Flatten) and type(module) is nn.Flatten and not flat:
             flat = (module.start_dim, module.end_dim) == (1, -1)
             known = flat
+        elif type(module) is Reader and not flat and not found.stages:
+            found.reading = reading_of(name, module, places, seen)
+            flat = known = found.reading is not None
         elif flat:
             known = add_dense(found, name, module, places)
         else:
@@ -141,6 +150,8 @@ def dense_layers(network: nn.Module, layout: Layout) -> Sequence | None:
         if not known:
             return None
     fits = found.layers and not found.layers[-1].relu and not found.layers[-1].share and len(found.stages) <= STAGES
+    if found.reading is not None and found.layers and found.layers[0].inputs != found.reading.hidden:
+        return None
     return found if fits else None
 
 
