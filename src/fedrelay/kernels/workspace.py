@@ -75,8 +75,8 @@ class Workspace:
     `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a
     copy of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with
     gradients written out; with `native` too, `dense` trains outside the interpreter, if the network is of dense
-    layers, with convolutions before them or without, and `answer` runs the latter there. Parts of the network that
-    are in `.eval()` stay so.
+    layers, with convolutions or LSTM layers before them or without, and `answer` runs convolutions there. Parts of the
+    network that are in `.eval()` stay so.
     """
 
     def __init__(

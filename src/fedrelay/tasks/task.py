@@ -186,8 +186,8 @@ class Task:
 
     @cached_property
     def dense(self) -> bool:
-        """Whether models of this kind are plain sequences of convolutions and dense layers, or of the latter, which can
-        be trained natively."""
+        """Whether models of this kind are plain sequences of dense layers, with convolutions or LSTM layers before them
+        or without, which can be trained natively."""
         return self.plain and not nested(self.shape) and dense_layers(self.network(), self.layout) is not None
 
     def init(self, seed: int) -> Vector:

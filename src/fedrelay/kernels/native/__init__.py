@@ -1,5 +1,5 @@
 """A client's whole training outside the interpreter, for networks that are a plain sequence of dense layers, with
-convolutions before them or without.
+convolutions or LSTM layers before them or without.
 
 The C files beside this one are compiled when fedrelay is installed where there is a C compiler; without them everything
 runs as ever. They round otherwise than the operators of PyTorch do, so whoever takes them says so (`[engine] native =

@@ -149,9 +149,9 @@ def dense_layers(network: nn.Module, layout: Layout) -> Sequence | None:
             known = add_convolution(found.stages, name, module, places)
         if not known:
             return None
-    fits = found.layers and not found.layers[-1].relu and not found.layers[-1].share and len(found.stages) <= STAGES
-    if found.reading is not None and found.layers and found.layers[0].inputs != found.reading.hidden:
+    if not found.layers or found.layers[-1].relu or found.layers[-1].share or len(found.stages) > STAGES:
         return None
+    fits = found.reading is None or found.reading.hidden == found.layers[0].inputs
     return found if fits else None
 
 
