@@ -83,15 +83,19 @@ int reader_takes(const Reader *reader, const int64_t *x, const int64_t *which, i
 }
 
 /* Weights (gates, columns), which become columns `from`, ... of all, by panels: with the gates in rows of panels of `rows`
-   rows, and with the columns in rows. */
+   rows, and with the columns in rows. What fills up a panel is never looked at. */
 static void pack(const float *w, int64_t gates, int64_t columns, int64_t from, float *across, int64_t rows, float *along) {
-    for (int64_t g = 0; g < gates; g++) {
-        float *to = across + g / PANEL * PANEL * rows + from * PANEL + g % PANEL;
-        for (int64_t k = 0; k < columns; k++) {
-            const float value = w[g * columns + k];
-            to[k * PANEL] = value;
-            along[(from + k) / PANEL * PANEL * gates + g * PANEL + (from + k) % PANEL] = value;
-        }
+    for (int64_t first = 0; first < gates; first += PANEL) {
+        const int64_t some = gates - first < PANEL ? gates - first : PANEL;
+        float *to = across + first * rows + from * PANEL;
+        for (int64_t k = 0; k < columns; k++, to += PANEL)
+            for (int64_t g = 0; g < some; g++) to[g] = w[(first + g) * columns + k];
+    }
+    for (int64_t k = 0, some; k < columns; k += some) {
+        const int64_t into = (from + k) % PANEL;
+        some = columns - k < PANEL - into ? columns - k : PANEL - into;
+        float *to = along + (from + k - into) * gates + into;
+        for (int64_t g = 0; g < gates; g++) memcpy(to + g * PANEL, w + g * columns + k, sizeof(float) * some);
     }
 }
 
@@ -101,17 +105,13 @@ static void pack_all(const Reader *reader, const Room *room, const float *w) {
         const Cell *cell = reader->cells + k;
         const Layer *l = room->at + k;
         const int64_t rows = l->wide + 1, below = l->wide - hidden;
-        memset(l->across, 0, sizeof(float) * panels(gates, rows));
-        memset(l->along, 0, sizeof(float) * panels(l->wide, gates));
         if (k) pack(w + cell->weight, gates, hidden, 0, l->across, rows, l->along);
         pack(w + cell->recurrent, gates, hidden, below, l->across, rows, l->along);
         for (int64_t g = 0; g < gates; g++) {
             float *bias = l->across + g / PANEL * PANEL * rows + l->wide * PANEL + g % PANEL;
-            if (cell->bias >= 0) *bias = w[cell->bias + g] + w[cell->recurrent_bias + g];
+            *bias = cell->bias < 0 ? 0 : w[cell->bias + g] + w[cell->recurrent_bias + g];
         }
     }
-    memset(room->across, 0, sizeof(float) * panels(gates, reader->embedding));
-    memset(room->along, 0, sizeof(float) * panels(reader->embedding, gates));
     pack(w + reader->cells->weight, gates, reader->embedding, 0, room->across, reader->embedding, room->along);
 }
 

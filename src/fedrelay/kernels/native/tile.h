@@ -42,14 +42,17 @@ TARGET INLINE void NAME(rows)(const float *a, int64_t down, int64_t along, const
 
 TARGET static void NAME(multiply)(const float *a, int64_t down, int64_t along, const float *b, int64_t apart, int64_t panel,
                                   float *c, int64_t c_row, int m, int wide, int k, int add) {
-    const int parts = (m + ROWS - 1) / ROWS; /* nearly equal ones */
-    for (int first = 0; first < wide; first += PANEL / LINE, b += panel, c += PANEL) {
-        const int some = wide - first < PANEL / LINE ? wide - first : PANEL / LINE;
-        for (int part = 0; part < parts; part++) {
-            const int from = m * part / parts, count = m * (part + 1) / parts - from;
-            if (along == 1) NAME(rows)(a + from * down, down, 1, b, apart, c + from * c_row, c_row, count, some, k, add);
-            else NAME(rows)(a + from, 1, along, b, apart, c + from * c_row, c_row, count, some, k, add);
-        }
+    const int parts = (m + ROWS - 1) / ROWS, panels = (wide * LINE + PANEL - 1) / PANEL; /* parts are nearly equal */
+    for (int64_t one = 0; one < (int64_t)parts * panels; one++) {
+        /* A panel for all rows; but all panels for some rows where those of b are read from far apart. */
+        const int64_t part = along == 1 ? one % parts : one / panels, which = along == 1 ? one / parts : one % panels;
+        const int64_t from = m * part / parts, first = which * (PANEL / LINE);
+        const int count = (int)(m * (part + 1) / parts - from);
+        const int some = wide - first < PANEL / LINE ? (int)(wide - first) : PANEL / LINE;
+        const float *at = b + which * panel;
+        float *to = c + from * c_row + which * PANEL;
+        if (along == 1) NAME(rows)(a + from * down, down, 1, at, apart, to, c_row, count, some, k, add);
+        else NAME(rows)(a + from, 1, along, at, apart, to, c_row, count, some, k, add);
     }
 }
 
@@ -90,7 +93,8 @@ TARGET INLINE vec NAME(tanh)(vec x) { /* precise near zero, too */
 /* As many of these numbers as there are left. */
 TARGET INLINE void NAME(put)(float *to, vec x, int left) {
     if (left >= LANES) *(loose *)to = x;
-    else memcpy(to, &x, sizeof(float) * left);
+    else
+        for (int l = 0; l < left; l++) to[l] = x[l];
 }
 
 TARGET static void NAME(step)(float *gates, const float *before, float *state, float *curved, float *to, float *also,
