@@ -43,7 +43,8 @@ static void *taken(const Reader *reader, Room *room, int64_t numbers) {
 static Room room_for(const Reader *reader, int batch) {
     const int64_t hidden = reader->hidden, all = (int64_t)batch * reader->steps;
     const int64_t most = all < reader->tokens ? all : reader->tokens;
-    Room room = {.gates = 4 * hidden, .gate_row = odd(4 * hidden), .state_row = lines(hidden), .token_row = lines(reader->embedding)};
+    Room room = {.gates = 4 * hidden, .gate_row = odd(4 * hidden), .state_row = lines(hidden)};
+    room.token_row = lines(reader->embedding);
     for (int k = 0; k < reader->count; k++) {
         Layer *l = room.at + k;
         l->wide = (k ? hidden : 0) + hidden, l->row = odd(l->wide + 1);
@@ -215,6 +216,7 @@ void reader_backward(const Reader *reader, const float *features, int n, float *
     for (int k = reader->count - 1; k >= 0; k--) {
         const Layer *l = room.at + k, *next = k + 1 < reader->count ? l + 1 : 0;
         const int64_t below = l->wide - hidden;
+        /* Of all steps for the layer below; the first one has none, and keeps that of one step. */
         float *d = room.d[k % 2], *above = room.d[(k + 1) % 2];
         memset(room.carried, 0, sizeof(float) * n * room.state_row);
         for (int t = steps - 1; t >= 0; t--) {
@@ -224,7 +226,7 @@ void reader_backward(const Reader *reader, const float *features, int n, float *
                 const int64_t r = first + i, last = t + 1 == steps;
                 const float *from = last ? features + (int64_t)i * hidden : 0;
                 use->back(here + i * room.gate_row, l->states + r * room.state_row, l->curved + r * room.state_row,
-                          last ? 0 : d + (r + n) * l->row + below, next ? above + r * next->row : from,
+                          last ? 0 : d + (k ? r + n : i) * l->row + below, next ? above + r * next->row : from,
                           room.carried + i * room.state_row, hidden);
                 if (t) {
                     fetch(l->gates + (r - n) * room.gate_row, gates);
@@ -234,8 +236,8 @@ void reader_backward(const Reader *reader, const float *features, int n, float *
                 if (!k) add_to(room.table + room.numbers[r] * room.gate_row, here + i * room.gate_row, gates);
             }
             if (k || t)
-                use->multiply(here, room.gate_row, 1, l->along, PANEL, room.gates * PANEL, d + first * l->row, l->row, n,
-                              wide_lines(l->wide), gates, 0);
+                use->multiply(here, room.gate_row, 1, l->along, PANEL, room.gates * PANEL, d + (k ? first : 0) * l->row, l->row,
+                              n, wide_lines(l->wide), gates, 0);
             if (t % chunk == 0) {
                 const int some = steps - t < chunk ? steps - t : chunk;
                 use->multiply(l->in + first * l->row, 1, l->row, here, room.gate_row, PANEL, l->gradient, room.gate_row,

@@ -119,7 +119,8 @@ TARGET static void NAME(back)(float *gates, const float *before, const float *cu
         float *at = gates + j;
         const int left = hidden - j;
         const vec i = *(const loose *)at, f = *(const loose *)(at + hidden);
-        const vec g = *(const loose *)(at + 2 * hidden), o = *(const loose *)(at + 3 * hidden), curve = *(const vec *)(curved + j);
+        const vec g = *(const loose *)(at + 2 * hidden), o = *(const loose *)(at + 3 * hidden);
+        const vec curve = *(const vec *)(curved + j);
         vec dh = {0};
         if (own) dh += *(const loose *)(own + j);
         if (above) dh += *(const loose *)(above + j);
