@@ -1,0 +1,161 @@
+/* The inner loops of Winograd's filtering for registers of LANES numbers, of which ROWS by VECS hold sums, and tiles of OUT by
+   OUT outputs. Included once for each kind: NAME makes the names, TARGET says which instructions may be used. */
+#define SIDE (OUT + 2)
+#define vec NAME(vec)
+#define loose NAME(loose)
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* a vec anywhere */
+
+/* Along one side: pixels to points, gradients of outputs to points, weights to points, and the ways back. */
+#if OUT == 2
+TARGET INLINE void NAME(pixels)(const vec *d, int s, vec *v, int t) {
+    v[0] = d[0] - d[2 * s], v[t] = d[s] + d[2 * s], v[2 * t] = d[2 * s] - d[s], v[3 * t] = d[s] - d[3 * s];
+}
+TARGET INLINE void NAME(outputs)(const vec *m, int s, vec *y, int t) {
+    y[0] = m[0] + m[s] + m[2 * s], y[t] = m[s] - m[2 * s] - m[3 * s];
+}
+TARGET INLINE void NAME(slopes)(const vec *d, int s, vec *v, int t) {
+    v[0] = d[0], v[t] = d[0] + d[s], v[2 * t] = d[0] - d[s], v[3 * t] = -d[s];
+}
+TARGET INLINE void NAME(weights)(const vec *g, int s, vec *u, int t) {
+    const vec ends = (g[0] + g[2 * s]) * 0.5f, middle = g[s] * 0.5f;
+    u[0] = g[0], u[t] = ends + middle, u[2 * t] = ends - middle, u[3 * t] = g[2 * s];
+}
+TARGET INLINE void NAME(gradients)(const vec *u, int s, vec *g, int t) {
+    const vec ends = (u[s] + u[2 * s]) * 0.5f;
+    g[0] = u[0] + ends, g[t] = (u[s] - u[2 * s]) * 0.5f, g[2 * t] = ends + u[3 * s];
+}
+#else
+TARGET INLINE void NAME(pixels)(const vec *d, int s, vec *v, int t) {
+    const vec a = d[4 * s] - 4 * d[2 * s], b = d[3 * s] - 4 * d[s], c = d[4 * s] - d[2 * s], e = 2 * (d[3 * s] - d[s]);
+    v[0] = 4 * (d[0] - d[2 * s]) + c, v[t] = a + b, v[2 * t] = a - b, v[3 * t] = c + e, v[4 * t] = c - e;
+    v[5 * t] = d[5 * s] - d[3 * s] - 2 * e; 
+}
+TARGET INLINE void NAME(outputs)(const vec *m, int s, vec *y, int t) {
+    const vec a = m[s] + m[2 * s], b = m[s] - m[2 * s], c = m[3 * s] + m[4 * s], e = 2 * (m[3 * s] - m[4 * s]);
+    y[0] = m[0] + a + c, y[t] = b + e, y[2 * t] = a + 4 * c, y[3 * t] = b + 4 * e + m[5 * s];
+}
+TARGET INLINE void NAME(slopes)(const vec *d, int s, vec *v, int t) {
+    const vec a = d[0] + d[2 * s], b = d[s] + d[3 * s], c = d[0] + 4 * d[2 * s], e = 2 * (d[s] + 4 * d[3 * s]);
+    v[0] = d[0], v[t] = a + b, v[2 * t] = a - b, v[3 * t] = c + e, v[4 * t] = c - e, v[5 * t] = d[3 * s];
+}
+TARGET INLINE void NAME(weights)(const vec *g, int s, vec *u, int t) {
+    const vec a = (g[0] + g[2 * s]) * (-1.0f / 6), b = g[s] * (1.0f / 6);
+    const vec c = (g[0] + 4 * g[2 * s]) * (1.0f / 24), e = g[s] * (1.0f / 12);
+    u[0] = g[0] * 0.25f, u[t] = a - b, u[2 * t] = a + b, u[3 * t] = c + e, u[4 * t] = c - e, u[5 * t] = g[2 * s];
+}
+TARGET INLINE void NAME(gradients)(const vec *u, int s, vec *g, int t) {
+    const vec a = (u[s] + u[2 * s]) * (-1.0f / 6), b = (u[2 * s] - u[s]) * (1.0f / 6);
+    const vec c = (u[3 * s] + u[4 * s]) * (1.0f / 24), e = (u[3 * s] - u[4 * s]) * (1.0f / 12);
+    g[0] = 0.25f * u[0] + a + c, g[t] = b + e, g[2 * t] = a + 4 * c + u[5 * s];
+}
+#endif
+
+/* The same along both sides of a square. */
+#define BOTH(f, from, in, to, out) \
+    do { \
+        vec half[out * in]; \
+        UNROLL for (int j = 0; j < in; j++) f(from + j, in, half + j, in); \
+        UNROLL for (int i = 0; i < out; i++) f(half + i * in, 1, to + i * out, 1); \
+    } while (0)
+
+/* The channels of one tile to the points, `apart` numbers from point to point, `panel` from panel to panel. */
+TARGET static void NAME(take)(const float *const *at, int channels, float *to, int64_t apart, int64_t panel) {
+    for (int first = 0; first < channels; first += PANEL, to += panel)
+        for (int c = 0; c < PANEL; c += LANES) {
+            vec d[SIDE * SIDE], v[SIDE * SIDE];
+            UNROLL for (int i = 0; i < SIDE * SIDE; i++) d[i] = *(const loose *)(at[i] + first + c);
+            BOTH(NAME(pixels), d, SIDE, v, SIDE);
+            UNROLL for (int i = 0; i < SIDE * SIDE; i++) *(vec *)(to + i * apart + c) = v[i];
+        }
+}
+
+/* The same for gradients of a tile's outputs. */
+TARGET static void NAME(take_slopes)(const float *const *at, int channels, float *to, int64_t apart, int64_t panel) {
+    for (int first = 0; first < channels; first += PANEL, to += panel)
+        for (int c = 0; c < PANEL; c += LANES) {
+            vec d[OUT * OUT], v[SIDE * SIDE];
+            UNROLL for (int i = 0; i < OUT * OUT; i++) d[i] = *(const loose *)(at[i] + first + c);
+            BOTH(NAME(slopes), d, OUT, v, SIDE);
+            UNROLL for (int i = 0; i < SIDE * SIDE; i++) *(vec *)(to + i * apart + c) = v[i];
+        }
+}
+
+/* A panel of one tile from the points to its outputs. */
+TARGET static void NAME(give)(const float *from, int64_t apart, float *const *at) {
+    for (int c = 0; c < PANEL; c += LANES) {
+        vec m[SIDE * SIDE], y[OUT * OUT];
+        UNROLL for (int i = 0; i < SIDE * SIDE; i++) m[i] = *(const vec *)(from + i * apart + c);
+        BOTH(NAME(outputs), m, SIDE, y, OUT);
+        UNROLL for (int i = 0; i < OUT * OUT; i++) *(loose *)(at[i] + c) = y[i];
+    }
+}
+
+/* A panel of filters of so many channels to the points: tap t of channel k is at from + k * each + t * tap. */
+TARGET static void NAME(take_weights)(const float *from, int64_t each, int64_t tap, int count, float *to, int64_t apart) {
+    for (int k = 0; k < count; k++, from += each, to += PANEL)
+        for (int c = 0; c < PANEL; c += LANES) {
+            vec g[9], u[SIDE * SIDE];
+            UNROLL for (int i = 0; i < 9; i++) g[i] = *(const loose *)(from + i * tap + c);
+            BOTH(NAME(weights), g, 3, u, SIDE);
+            UNROLL for (int i = 0; i < SIDE * SIDE; i++) *(vec *)(to + i * apart + c) = u[i];
+        }
+}
+
+/* A panel of gradients at the points to those of the weights. */
+TARGET static void NAME(give_gradients)(const float *from, int64_t apart, float *to, int64_t each, int64_t tap, int count) {
+    for (int k = 0; k < count; k++, to += each, from += PANEL)
+        for (int c = 0; c < PANEL; c += LANES) {
+            vec u[SIDE * SIDE], g[9];
+            UNROLL for (int i = 0; i < SIDE * SIDE; i++) u[i] = *(const vec *)(from + i * apart + c);
+            BOTH(NAME(gradients), u, SIDE, g, 3);
+            UNROLL for (int i = 0; i < 9; i++) *(loose *)(to + i * tap + c) = g[i];
+        }
+}
+
+/* Some rows of a product with a panel, all sums in registers: rows of `a` are `row` apart, its columns `step`; there are `count`
+   of the latter in each of `parts`. */
+TARGET INLINE void NAME(sums)(const float *a, int64_t row, int64_t step, int count, int parts, int64_t part, const float *b,
+                              float *c, int add, const int rows) {
+    for (int first = 0; first < PANEL; first += VECS * LANES) {
+        const float *from = a, *with = b + first;
+        vec sum[ROWS * VECS];
+        UNROLL for (int i = 0; i < rows * VECS; i++) sum[i] = (vec){0};
+        for (int p = 0; p < parts; p++, from += part)
+            for (int k = 0; k < count; k++, with += PANEL)
+                UNROLL for (int i = 0; i < rows; i++)
+                    UNROLL for (int v = 0; v < VECS; v++)
+                        sum[i * VECS + v] += from[i * row + k * step] * *(const vec *)(with + v * LANES);
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int v = 0; v < VECS; v++) {
+                vec *to = (vec *)(c + i * PANEL + first + v * LANES);
+                *to = add ? *to + sum[i * VECS + v] : sum[i * VECS + v];
+            }
+    }
+}
+
+TARGET INLINE void NAME(rows)(const float *a, int64_t row, int64_t step, int count, int parts, int64_t part, const float *b,
+                              float *c, int add, int all) {
+    for (; all >= ROWS; all -= ROWS, a += ROWS * row, c += ROWS * PANEL)
+        NAME(sums)(a, row, step, count, parts, part, b, c, add, ROWS);
+#define CASE(n) case n: NAME(sums)(a, row, step, count, parts, part, b, c, add, n); break;
+    switch (all) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) }
+#undef CASE
+}
+
+/* c (tiles, PANEL) = a (tiles, channels, in panels) b (channels, PANEL) */
+TARGET static void NAME(multiply)(const float *a, const float *b, float *c, int tiles, int channels) {
+    NAME(rows)(a, PANEL, 1, PANEL, channels / PANEL, (int64_t)tiles * PANEL, b, c, 0, tiles);
+}
+
+/* c (PANEL, PANEL) = a (tiles, PANEL) across b (tiles, PANEL), or is added to what is there. */
+TARGET static void NAME(correlate)(const float *a, const float *b, float *c, int tiles, int add) {
+    NAME(rows)(a, 1, PANEL, tiles, 1, 0, b, c, add, PANEL);
+}
+
+static const Tiling NAME(tiling) = {OUT, NAME(take), NAME(take_slopes), NAME(give), NAME(take_weights), NAME(give_gradients),
+                                    NAME(multiply), NAME(correlate)};
+#undef SIDE
+#undef vec
+#undef loose
+#undef BOTH
