@@ -9,6 +9,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 64")
 #define ROWS 6
+#define AHEAD 64
 
 #if defined(__x86_64__)
 #define TARGET __attribute__((target("avx512f")))

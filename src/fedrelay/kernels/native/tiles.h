@@ -5,6 +5,7 @@
 #define loose NAME(loose)
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* a vec anywhere */
+typedef int32_t NAME(order) __attribute__((vector_size(4 * LANES)));
 
 /* Along one side: pixels to points, gradients of outputs to points, weights to points, and the ways back. */
 #if OUT == 2
@@ -91,14 +92,41 @@ TARGET static void NAME(give)(const float *from, int64_t apart, float *const *at
     }
 }
 
-/* A panel of filters of so many channels to the points: tap t of channel k is at from + k * each + t * tap. */
-TARGET static void NAME(take_weights)(const float *from, int64_t each, int64_t tap, int count, float *to, int64_t apart) {
+/* `wide` filters of so many channels to the points: tap t of channel k is at from + k * each + t * tap. */
+TARGET static void NAME(take_weights)(const float *from, int64_t each, int64_t tap, int count, int wide, float *to,
+                                      int64_t apart) {
     for (int k = 0; k < count; k++, from += each, to += PANEL)
-        for (int c = 0; c < PANEL; c += LANES) {
+        for (int c = 0; c < wide; c += LANES) {
             vec g[9], u[SIDE * SIDE];
             UNROLL for (int i = 0; i < 9; i++) g[i] = *(const loose *)(from + i * tap + c);
             BOTH(NAME(weights), g, 3, u, SIDE);
             UNROLL for (int i = 0; i < SIDE * SIDE; i++) *(vec *)(to + i * apart + c) = u[i];
+        }
+}
+
+/* Rows become columns, LINE of each: those of `from` are `apart`. */
+TARGET static void NAME(turn)(const float *from, int64_t apart, float *to) {
+    for (int r = 0; r < LINE; r += LANES)
+        for (int c = 0; c < LINE; c += LANES) {
+            vec x[LANES];
+            UNROLL for (int i = 0; i < LANES; i++) {
+                x[i] = *(const loose *)(from + (r + i) * apart + c);
+                __builtin_prefetch(from + (r + i) * apart + c + AHEAD);
+            }
+            UNROLL for (int bit = 0; bit < 4; bit++) { /* squares of 2, 4, ... numbers */
+                const int s = 1 << bit;
+                NAME(order) low, high;
+                UNROLL for (int l = 0; l < LANES; l++) {
+                    low[l] = l & s ? LANES + l - s : l;
+                    high[l] = l & s ? LANES + l : l + s;
+                }
+                UNROLL for (int i = 0; i < LANES; i++)
+                    if (s < LANES && !(i & s)) {
+                        const vec a = x[i], b = x[i + s];
+                        x[i] = __builtin_shuffle(a, b, low), x[i + s] = __builtin_shuffle(a, b, high);
+                    }
+            }
+            UNROLL for (int i = 0; i < LANES; i++) *(vec *)(to + (c + i) * LINE + r) = x[i];
         }
 }
 
@@ -153,7 +181,7 @@ TARGET static void NAME(correlate)(const float *a, const float *b, float *c, int
     NAME(rows)(a, 1, PANEL, tiles, 1, 0, b, c, add, PANEL);
 }
 
-static const Tiling NAME(tiling) = {OUT, NAME(take), NAME(take_slopes), NAME(give), NAME(take_weights), NAME(give_gradients),
+static const Tiling NAME(tiling) = {OUT, NAME(take), NAME(take_slopes), NAME(give), NAME(take_weights), NAME(turn), NAME(give_gradients),
                                     NAME(multiply), NAME(correlate)};
 #undef SIDE
 #undef vec

@@ -10,7 +10,8 @@ typedef struct {
     void (*take)(const float *const *at, int channels, float *to, int64_t apart, int64_t panel);
     void (*take_slopes)(const float *const *at, int channels, float *to, int64_t apart, int64_t panel);
     void (*give)(const float *from, int64_t apart, float *const *at);
-    void (*take_weights)(const float *from, int64_t each, int64_t tap, int count, float *to, int64_t apart);
+    void (*take_weights)(const float *from, int64_t each, int64_t tap, int count, int wide, float *to, int64_t apart);
+    void (*turn)(const float *from, int64_t apart, float *to);
     void (*give_gradients)(const float *from, int64_t apart, float *to, int64_t each, int64_t tap, int count);
     void (*multiply)(const float *a, const float *b, float *c, int tiles, int channels);
     void (*correlate)(const float *a, const float *b, float *c, int tiles, int add);

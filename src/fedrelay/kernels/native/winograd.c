@@ -12,7 +12,7 @@ typedef struct {
     int32_t out, images, height, width, channels, filters;
 } Filtering;
 
-enum { TILES = 40, ROOM = 1 << 18, BLOCK = 16 };
+enum { TILES = 40, ROOM = 1 << 18 };
 
 static int64_t across(const Filtering *f, int side) { return (side + f->out - 1) / f->out; }
 static int64_t tiles(const Filtering *f) { return f->images * across(f, f->height) * across(f, f->width); }
@@ -31,7 +31,7 @@ static int64_t kept(const Filtering *f, int panels) { return some(f) < tiles(f) 
 /* How many numbers of scratch it needs, forward and both ways back. */
 EXPORT int64_t winograd_scratch(const Filtering *f) {
     const int most = f->channels > f->filters ? f->channels : f->filters;
-    return lines(most) * 2 + BLOCK * 9 * PANEL + some(f) * points(f) * (f->channels + f->filters) +
+    return lines(most) * 2 + 9 * LINE * LINE + some(f) * points(f) * (f->channels + f->filters) +
            points(f) * kept(f, most / PANEL) * most * PANEL;
 }
 
@@ -51,12 +51,11 @@ static void places(const Filtering *f, int64_t t, int side, int before, int chan
 /* A panel of weights (filters, 3, 3, channels) to the points, the filters side by side. */
 static void turned(const Tiling *use, const Filtering *f, const float *w, float *block, float *to) {
     const int64_t channels = f->channels;
-    for (int k = 0; k < channels; k += BLOCK, to += BLOCK * PANEL) {
-        for (int o = 0; o < PANEL; o++)
-            for (int t = 0; t < 9; t++)
-                for (int i = 0; i < BLOCK; i++) block[(i * 9 + t) * PANEL + o] = w[(o * 9 + t) * channels + k + i];
-        use->take_weights(block, 9 * PANEL, PANEL, BLOCK, to, channels * PANEL);
-    }
+    for (int o = 0; o < PANEL; o += LINE)
+        for (int k = 0; k < channels; k += LINE) {
+            for (int t = 0; t < 9; t++) use->turn(w + (o * 9 + t) * channels + k, 9 * channels, block + t * LINE * LINE);
+            use->take_weights(block, LINE, LINE * LINE, LINE, LINE, to + k * PANEL + o, channels * PANEL);
+        }
 }
 
 /* Images x to y. Backward, it is the gradient of y to that of x: channels and filters change places, and the weights are
@@ -69,7 +68,7 @@ EXPORT void winograd_filter(const Filtering *given, int backward, float *x, cons
     const int64_t all = tiles(f), most = some(f), count = points(f), from = f->channels, into = f->filters;
     const int64_t each = count * from * PANEL, keep = kept(f, into / PANEL), side = f->out + 2;
     float *const zeros = scratch, *const lost = zeros + lines(from), *const block = lost + lines(into);
-    float *const v = block + BLOCK * 9 * PANEL, *const m = v + most * count * from, *const u = m + most * count * PANEL;
+    float *const v = block + 9 * LINE * LINE, *const m = v + most * count * from, *const u = m + most * count * PANEL;
     float *at[36];
     memset(zeros, 0, sizeof(float) * from);
     for (int64_t first = 0; first < all; first += most) {
@@ -80,7 +79,7 @@ EXPORT void winograd_filter(const Filtering *given, int backward, float *x, cons
         }
         for (int p = 0; p < into / PANEL; p++) {
             float *const here = u + p % keep * each;
-            if (first == 0 && backward) use->take_weights(w + 8 * into + p * PANEL, 9 * into, -into, (int)from, here, from * PANEL);
+            if (first == 0 && backward) use->take_weights(w + 8 * into + p * PANEL, 9 * into, -into, (int)from, PANEL, here, from * PANEL);
             else if (first == 0) turned(use, f, w + p * PANEL * 9 * from, block, here);
             for (int i = 0; i < count; i++)
                 use->multiply(v + i * n * from, here + i * from * PANEL, m + i * n * PANEL, n, (int)from);
