@@ -13,7 +13,7 @@ from torch import nn
 from fedrelay.errors import BadInput
 from fedrelay.kernels.functional import Functional
 from fedrelay.kernels.layers import written_out
-from fedrelay.kernels.native import Dense, Looking, dense_layers
+from fedrelay.kernels.native import Dense, Filtering, Looking, dense_layers, filters
 from fedrelay.models.network import Network
 from fedrelay.system.devices import CPU, find
 from fedrelay.types import Vector
@@ -105,6 +105,7 @@ class Workspace:
         found = dense_layers(network, layout) if written and native else None
         self.dense = None if found is None else Dense(found, self.weights, self.gradient)
         self._looking = Looking(network, found, self.weights) if found is not None and found.stages else None
+        self._filtering = Filtering() if native and computing == Computing() and filters(network) else nullcontext()
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
@@ -147,7 +148,8 @@ class Workspace:
         """What the network says of a batch, for whoever only looks."""
         if self._looking is not None and not self._training and self._looking.takes(x):
             return self._looking(x)
-        output: torch.Tensor = self.network(x)
+        with self._filtering:
+            output: torch.Tensor = self.network(x)
         return output
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -159,7 +161,7 @@ class Workspace:
         if self._layers is not None and loss_of is None and y.ndim == 1:
             return self._layers.differentiate(x, y, training=bool(self._training))
         self.gradient.zero_()
-        with self._computing.lower():
+        with self._computing.lower(), self._filtering:
             loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()

@@ -7,8 +7,12 @@ true`).
 """
 
 from fedrelay.kernels.native.dense import KINDS, Dense
+from fedrelay.kernels.native.filtering import Filtering, filters
 from fedrelay.kernels.native.library import Found, available, check, found
 from fedrelay.kernels.native.looking import Looking
 from fedrelay.kernels.native.sequence import Rule, dense_layers
 
-__all__ = ["KINDS", "Dense", "Found", "Looking", "Rule", "available", "check", "dense_layers", "found"]
+__all__ = [
+    *("KINDS", "Dense", "Filtering", "Found", "Looking", "Rule"),
+    *("available", "check", "dense_layers", "filters", "found"),
+]

@@ -15,7 +15,7 @@ from fedrelay.errors import BadInput
 from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
 
-ABI = 7
+ABI = 8
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
@@ -55,6 +55,9 @@ def found() -> Found | str:
     library.front_scratch.restype, library.front_scratch.argtypes = whole, (pointer, word)
     library.reader_scratch.restype, library.reader_scratch.argtypes = whole, (pointer, word)
     library.front_look.restype, library.front_look.argtypes = None, (pointer, pointer, pointer, whole, pointer)
+    library.winograd_scratch.restype, library.winograd_scratch.argtypes = whole, (pointer,)
+    library.winograd_filter.restype, library.winograd_filter.argtypes = None, (pointer, word, *[pointer] * 4)
+    library.winograd_gradient.restype, library.winograd_gradient.argtypes = None, (pointer,) * 5
     library.dense_descend.restype = ctypes.c_double
     library.dense_descend.argtypes = (
         *(pointer, pointer, pointer, word, pointer, pointer, whole),

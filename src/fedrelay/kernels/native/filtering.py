@@ -1,0 +1,138 @@
+"""Convolutions of 3 x 3 in networks of any form, by Winograd's minimal filtering in the compiled library.
+
+Where a network is run inside `Filtering`, such convolutions of many channels are taken out of the hands of PyTorch's
+operator, forward and backward; all else, and the modules themselves, stay as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from fedrelay.kernels.native.library import Found, found
+
+PANEL = 64
+"""Channels and filters come by so many, as in `tiling.h`."""
+
+Gradients: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, None]
+
+
+class Shape(ctypes.Structure):
+    """Of the images, and of the tiles that they are cut into: how many outputs of these are a side."""
+
+    _fields_ = [(name, ctypes.c_int32) for name in ("out", "images", "height", "width", "channels", "filters")]
+
+
+def filters(network: nn.Module) -> bool:
+    """Whether there is something to gain in this network."""
+    return any(isinstance(module, nn.Conv2d) and fits(module.weight) for module in network.modules())
+
+
+def fits(weight: torch.Tensor) -> bool:
+    """Whether these are filters of 3 x 3, of many channels each."""
+    return weight.ndim == 4 and weight.shape[2:] == (3, 3) and not weight.shape[0] % PANEL and not weight.shape[1] % PANEL
+
+
+class Filtering(TorchFunctionMode):
+    """Inside, `torch.conv2d` is the compiled library's where that is quicker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room = Room()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.conv2d:
+            x, weight, bias = usual(*args, **(kwargs or {}))
+            if x is not None:
+                return Convolution.apply(x, weight, bias, self._room)  # type: ignore[no-untyped-call]
+        return func(*args, **(kwargs or {}))
+
+
+def usual(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
+    groups: int = 1,
+) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
+    """Of the arguments of `torch.conv2d`, those that matter if the others are as we know them; no images if not."""
+    known = stride in (1, (1, 1)) and padding in (1, (1, 1)) and dilation in (1, (1, 1)) and groups == 1
+    plain = type(input) is torch.Tensor and input.dtype == weight.dtype == torch.float32 and input.device.type == "cpu"
+    right = known and plain and fits(weight) and input.ndim == 4 and input.shape[1] == weight.shape[1] and input.numel()
+    return input if right else None, weight, bias
+
+
+class Convolution(torch.autograd.Function):
+    """A convolution of 3 x 3 with a zero on every side."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, room: Room) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.room, ctx.bias = room, bias is not None
+        y = room.filter(x, weight, backward=False)
+        return y if bias is None else y.add_(bias.view(-1, 1, 1))
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> Gradients:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # somebody wants the gradient of a gradient
+            sizes = [len(weight)] if ctx.bias else None
+            how = [1, 1], [1, 1], [1, 1], False, [0, 0], 1, list(wanted[:3])
+            return *torch.ops.aten.convolution_backward.default(dy, x, weight, sizes, *how), None
+        room = ctx.room
+        dx = room.filter(dy, weight, backward=True) if wanted[0] else None
+        dweight = room.gradient(x, dy, weight) if wanted[1] else None
+        return dx, dweight, dy.sum((0, 2, 3)) if wanted[2] else None, None
+
+
+class Room:
+    """Scratch, kept from call to call, for one convolution at a time."""
+
+    def __init__(self) -> None:
+        library = found()
+        assert isinstance(library, Found)
+        self._library = library.library
+        self._scratch = torch.empty(0)
+
+    def filter(self, x: torch.Tensor, weight: torch.Tensor, *, backward: bool) -> torch.Tensor:
+        """The images of convolutions; backward, the gradient of their inputs from that of their outputs."""
+        x, weight = laid(x), laid(weight)
+        y = x.new_empty(len(x), *x.shape[2:], weight.shape[1 if backward else 0]).permute(0, 3, 1, 2)
+        shape = self._shape(x, weight)
+        where = x.data_ptr(), weight.data_ptr(), y.data_ptr(), self._scratch.data_ptr()
+        self._library.winograd_filter(ctypes.addressof(shape), backward, *where)
+        return y
+
+    def gradient(self, x: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """That of the filters."""
+        x, dy = laid(x), laid(dy)
+        gradient = torch.empty_like(weight, memory_format=torch.channels_last)
+        shape = self._shape(x, weight)
+        where = x.data_ptr(), dy.data_ptr(), gradient.data_ptr(), self._scratch.data_ptr()
+        self._library.winograd_gradient(ctypes.addressof(shape), *where)
+        return gradient
+
+    def _shape(self, x: torch.Tensor, weight: torch.Tensor) -> Shape:
+        """The shape of a call, with enough scratch for it."""
+        shape = Shape(2, len(x), *x.shape[2:], weight.shape[1], weight.shape[0])
+        numbers = self._library.winograd_scratch(ctypes.addressof(shape))
+        if numbers > len(self._scratch):
+            self._scratch = torch.empty(numbers)
+        return shape
+
+
+def laid(images: torch.Tensor) -> torch.Tensor:
+    """The same with the channels of a pixel, or of a tap, side by side."""
+    return images.contiguous(memory_format=torch.channels_last)
