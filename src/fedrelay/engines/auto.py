@@ -249,7 +249,7 @@ class Auto(Engine):
         if hands > 1:
             ways.append(Way("pool", {"workers": hands}, alone * makespan(cost, hands) * TRANSPORT))
         ways += self._stacked(sample, context, chains, hands)
-        if found_native() and self.task.dense:
+        if found_native() and self.task.native:
             simulation = Simulation(self.federation, self.task, self.seed, native=True)
             sample, how = Sample(simulation, context, chains, memories), {"native": True}
             alone = sample.one_by_one(threads=1)

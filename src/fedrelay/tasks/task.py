@@ -17,7 +17,7 @@ from fedrelay.data.nests import Shape, form
 from fedrelay.errors import BadInput
 from fedrelay.kernels.functional import works_by_example
 from fedrelay.kernels.layers import written_out
-from fedrelay.kernels.native import dense_layers
+from fedrelay.kernels.native import dense_layers, filters
 from fedrelay.models import Model
 from fedrelay.models.inputs import spread
 from fedrelay.tasks.headline import LOSS, Headline
@@ -185,10 +185,14 @@ class Task:
         return works_by_example(self.network(), self.layout, two)
 
     @cached_property
-    def dense(self) -> bool:
-        """Whether models of this kind are plain sequences of dense layers, with convolutions or LSTM layers before them
-        or without, which can be trained natively."""
-        return self.plain and not nested(self.shape) and dense_layers(self.network(), self.layout) is not None
+    def native(self) -> bool:
+        """Whether the compiled library can do something for models of this kind: train those that are plain sequences
+        of dense layers, with convolutions or LSTM layers before them or without, and filter for others that have large
+        convolutions."""
+        network = self.network()
+        if self.plain and not nested(self.shape) and dense_layers(network, self.layout) is not None:
+            return True
+        return filters(network)
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

@@ -28,27 +28,33 @@ TARGET INLINE void NAME(gradients)(const vec *u, int s, vec *g, int t) {
 }
 #else
 TARGET INLINE void NAME(pixels)(const vec *d, int s, vec *v, int t) {
-    const vec a = d[4 * s] - 4 * d[2 * s], b = d[3 * s] - 4 * d[s], c = d[4 * s] - d[2 * s], e = 2 * (d[3 * s] - d[s]);
-    v[0] = 4 * (d[0] - d[2 * s]) + c, v[t] = a + b, v[2 * t] = a - b, v[3 * t] = c + e, v[4 * t] = c - e;
-    v[5 * t] = d[5 * s] - d[3 * s] - 2 * e; 
+    const vec even_a = d[4 * s] - BB * d[2 * s], odd_a = A * (d[3 * s] - BB * d[s]);
+    const vec even_b = d[4 * s] - AA * d[2 * s], odd_b = B * (d[3 * s] - AA * d[s]);
+    v[0] = AA * BB * d[0] - (AA + BB) * d[2 * s] + d[4 * s], v[5 * t] = AA * BB * d[s] - (AA + BB) * d[3 * s] + d[5 * s];
+    v[t] = even_a + odd_a, v[2 * t] = even_a - odd_a, v[3 * t] = even_b + odd_b, v[4 * t] = even_b - odd_b;
 }
 TARGET INLINE void NAME(outputs)(const vec *m, int s, vec *y, int t) {
-    const vec a = m[s] + m[2 * s], b = m[s] - m[2 * s], c = m[3 * s] + m[4 * s], e = 2 * (m[3 * s] - m[4 * s]);
-    y[0] = m[0] + a + c, y[t] = b + e, y[2 * t] = a + 4 * c, y[3 * t] = b + 4 * e + m[5 * s];
+    const vec even_a = m[s] + m[2 * s], odd_a = A * (m[s] - m[2 * s]);
+    const vec even_b = m[3 * s] + m[4 * s], odd_b = B * (m[3 * s] - m[4 * s]);
+    y[0] = m[0] + even_a + even_b, y[2 * t] = AA * even_a + BB * even_b;
+    y[t] = odd_a + odd_b, y[3 * t] = AA * odd_a + BB * odd_b + m[5 * s];
 }
 TARGET INLINE void NAME(slopes)(const vec *d, int s, vec *v, int t) {
-    const vec a = d[0] + d[2 * s], b = d[s] + d[3 * s], c = d[0] + 4 * d[2 * s], e = 2 * (d[s] + 4 * d[3 * s]);
-    v[0] = d[0], v[t] = a + b, v[2 * t] = a - b, v[3 * t] = c + e, v[4 * t] = c - e, v[5 * t] = d[3 * s];
+    const vec even_a = d[0] + AA * d[2 * s], odd_a = A * (d[s] + AA * d[3 * s]);
+    const vec even_b = d[0] + BB * d[2 * s], odd_b = B * (d[s] + BB * d[3 * s]);
+    v[0] = d[0], v[5 * t] = d[3 * s];
+    v[t] = even_a + odd_a, v[2 * t] = even_a - odd_a, v[3 * t] = even_b + odd_b, v[4 * t] = even_b - odd_b;
 }
 TARGET INLINE void NAME(weights)(const vec *g, int s, vec *u, int t) {
-    const vec a = (g[0] + g[2 * s]) * (-1.0f / 6), b = g[s] * (1.0f / 6);
-    const vec c = (g[0] + 4 * g[2 * s]) * (1.0f / 24), e = g[s] * (1.0f / 12);
-    u[0] = g[0] * 0.25f, u[t] = a - b, u[2 * t] = a + b, u[3 * t] = c + e, u[4 * t] = c - e, u[5 * t] = g[2 * s];
+    const vec even_a = AT_A * (g[0] + AA * g[2 * s]), odd_a = AT_A * A * g[s];
+    const vec even_b = AT_B * (g[0] + BB * g[2 * s]), odd_b = AT_B * B * g[s];
+    u[0] = AT_0 * g[0], u[5 * t] = g[2 * s];
+    u[t] = even_a + odd_a, u[2 * t] = even_a - odd_a, u[3 * t] = even_b + odd_b, u[4 * t] = even_b - odd_b;
 }
 TARGET INLINE void NAME(gradients)(const vec *u, int s, vec *g, int t) {
-    const vec a = (u[s] + u[2 * s]) * (-1.0f / 6), b = (u[2 * s] - u[s]) * (1.0f / 6);
-    const vec c = (u[3 * s] + u[4 * s]) * (1.0f / 24), e = (u[3 * s] - u[4 * s]) * (1.0f / 12);
-    g[0] = 0.25f * u[0] + a + c, g[t] = b + e, g[2 * t] = a + 4 * c + u[5 * s];
+    const vec even_a = AT_A * (u[s] + u[2 * s]), odd_a = AT_A * A * (u[s] - u[2 * s]);
+    const vec even_b = AT_B * (u[3 * s] + u[4 * s]), odd_b = AT_B * B * (u[3 * s] - u[4 * s]);
+    g[0] = AT_0 * u[0] + even_a + even_b, g[t] = odd_a + odd_b, g[2 * t] = AA * even_a + BB * even_b + u[5 * s];
 }
 #endif
 
