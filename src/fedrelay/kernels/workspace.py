@@ -75,8 +75,9 @@ class Workspace:
     `weights` is the trainable part of `params`. Whoever works here first puts a model in with `load` and takes a
     copy of the result away with `model`. With `written`, the loss is cross-entropy, and known layers run with
     gradients written out; with `native` too, `dense` trains outside the interpreter, if the network is of dense
-    layers, with convolutions or LSTM layers before them or without, and `answer` runs convolutions there. Parts of the
-    network that are in `.eval()` stay so.
+    layers, with convolutions or LSTM layers before them or without, and `answer` runs convolutions there. With
+    `native`, large convolutions are filtered in the compiled library in any case. Parts of the network that are in
+    `.eval()` stay so.
     """
 
     def __init__(
@@ -105,7 +106,8 @@ class Workspace:
         found = dense_layers(network, layout) if written and native else None
         self.dense = None if found is None else Dense(found, self.weights, self.gradient)
         self._looking = Looking(network, found, self.weights) if found is not None and found.stages else None
-        self._filtering = Filtering() if native and computing == Computing() and filters(network) else nullcontext()
+        large = native and computing == Computing() and filters(network)
+        self._filtering: AbstractContextManager[object] = Filtering() if large else nullcontext()
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
@@ -139,10 +141,11 @@ class Workspace:
 
     def forward(self, x: torch.Tensor) -> Forward:
         """Run the network; the features are those that its head gets."""
-        if not isinstance(self.network, Network):
-            return Forward(None, self.network(x))
-        features = self.network.body(x)
-        return Forward(features, self.network.head(features))
+        with self._filtering:
+            if not isinstance(self.network, Network):
+                return Forward(None, self.network(x))
+            features = self.network.body(x)
+            return Forward(features, self.network.head(features))
 
     def answer(self, x: torch.Tensor) -> torch.Tensor:
         """What the network says of a batch, for whoever only looks."""

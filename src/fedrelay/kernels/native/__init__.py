@@ -1,5 +1,5 @@
 """A client's whole training outside the interpreter, for networks that are a plain sequence of dense layers, with
-convolutions or LSTM layers before them or without.
+convolutions or LSTM layers before them or without; and large convolutions of 3 x 3 of any network.
 
 The C files beside this one are compiled when fedrelay is installed where there is a C compiler; without them everything
 runs as ever. They round otherwise than the operators of PyTorch do, so whoever takes them says so (`[engine] native =
@@ -13,6 +13,15 @@ from fedrelay.kernels.native.looking import Looking
 from fedrelay.kernels.native.sequence import Rule, dense_layers
 
 __all__ = [
-    *("KINDS", "Dense", "Filtering", "Found", "Looking", "Rule"),
-    *("available", "check", "dense_layers", "filters", "found"),
+    "KINDS",
+    "Dense",
+    "Filtering",
+    "Found",
+    "Looking",
+    "Rule",
+    "available",
+    "check",
+    "dense_layers",
+    "filters",
+    "found",
 ]
