@@ -23,8 +23,8 @@ class Inline(Simulating):
 
     Threads change how an operator rounds, so their number belongs to what makes a run repeatable. With `native`,
     networks of dense layers, with convolutions or LSTM layers before them or without, are trained outside the
-    interpreter, which is quicker and rounds otherwise too; all else runs as ever. Client memories beyond `memory_limit`
-    megabytes are kept in a file.
+    interpreter, and large convolutions of others are filtered there, which is quicker and rounds otherwise too; all
+    else runs as ever. Client memories beyond `memory_limit` megabytes are kept in a file.
 
     `device` is where all of it happens ("cuda", "cuda:1", "mps", "xpu", or "auto" for what there is). `precision` and
     `compile` are for training steps alone: products in bf16, and networks compiled by torch; both round otherwise.

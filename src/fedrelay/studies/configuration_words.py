@@ -141,7 +141,7 @@ WORDS = {
     "min_examples": "groups grow until they have so many examples",
     "momentum": "how much of the last step is kept",
     "mu": "how strong the spring to the received model is",
-    "native": "networks of convolutions and dense layers train outside the interpreter: quicker, and rounded otherwise",
+    "native": "convolutions and dense layers are trained by compiled code: quicker, and rounded otherwise",
     "norm": "what the layers normalise by",
     "path": "where the data lies",
     "period": "rounds between two merges; as many as there are groups unless it is said",

@@ -25,9 +25,9 @@ class Pool(Simulating):
     """Runs chains in `workers` processes (default: one per core), the same bits as inline with one thread.
 
     With `native`, networks of dense layers, with convolutions or LSTM layers before them or without, are trained
-    outside the interpreter, to the bits of inline with `native`. Data and models lie in shared memory. A worker that
-    dies is replaced and its chains are run again. Client memories beyond `memory_limit` megabytes are kept in a file.
-    Workers end with the engine, or with `close`.
+    outside the interpreter, and large convolutions of others filtered, to the bits of inline with `native`. Data and
+    models lie in shared memory. A worker that dies is replaced and its chains are run again. Client memories beyond
+    `memory_limit` megabytes are kept in a file. Workers end with the engine, or with `close`.
 
     On a `device` there is one worker for each: "cuda" is all GPUs of that kind, which must be alike, "cuda:1" one of
     them; models are merged on the first. `precision` and `compile` are as inline has them.

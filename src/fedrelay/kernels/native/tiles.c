@@ -9,6 +9,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 64")
 #define ROWS 6
+#define AHEAD 64 /* numbers from what is turned to what is fetched */
 
 /* Larger tiles have these points and their negatives, besides 0 and infinity: rounding errors are less than half of those at
    1 and 2. And what weights are multiplied by at each: 1 / the product of its distances from the others. */
@@ -19,7 +20,6 @@
 #define AT_0 (1 / (AA * BB))
 #define AT_A (1 / (2 * AA * (AA - BB)))
 #define AT_B (1 / (2 * BB * (BB - AA)))
-#define AHEAD 64
 
 #if defined(__x86_64__)
 #define TARGET __attribute__((target("avx512f")))

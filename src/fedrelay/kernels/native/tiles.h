@@ -110,8 +110,12 @@ TARGET static void NAME(take_weights)(const float *from, int64_t each, int64_t t
         }
 }
 
-/* Rows become columns, LINE of each: those of `from` are `apart`. */
+/* Rows become columns, LINE of each: those of `from` are `apart`. What comes next is fetched meanwhile. */
 TARGET static void NAME(turn)(const float *from, int64_t apart, float *to) {
+#if defined(__clang__)
+    for (int i = 0; i < LINE; i++)
+        for (int j = 0; j < LINE; j++) to[j * LINE + i] = from[i * apart + j];
+#else
     for (int r = 0; r < LINE; r += LANES)
         for (int c = 0; c < LINE; c += LANES) {
             vec x[LANES];
@@ -134,6 +138,7 @@ TARGET static void NAME(turn)(const float *from, int64_t apart, float *to) {
             }
             UNROLL for (int i = 0; i < LANES; i++) *(vec *)(to + (c + i) * LINE + r) = x[i];
         }
+#endif
 }
 
 /* A panel of gradients at the points to those of the weights. */
