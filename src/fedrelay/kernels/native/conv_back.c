@@ -101,11 +101,14 @@ void front_backward(const Front *front, const float *features, int batch, int n,
         const uint8_t *largest = p->largest + i * outputs(s);
         bits -= drawn(n * outputs(s), s->share);
         image_dropout(s, d, apart, bits, i);
+        float *const bias = p->gradient + s->filters * kernel(s), *const here = plan.y; /* of this image: sums stay short */
+        memset(here, 0, sizeof(float) * s->filters);
         for (int r = 0; r < pooled(s, rows(s)); r++)
             for (int j = 0; j < pooled(s, columns(s)); j++) {
                 const int64_t at = r * apart + (int64_t)j * s->filters;
-                cut(d + at, a + at, p->gradient + s->filters * kernel(s), s->filters, s->relu);
+                cut(d + at, a + at, here, s->filters, s->relu);
             }
+        for (int f = 0; f < s->filters; f++) bias[f] += here[f];
         list_by_filter(s, &plan, d, apart, largest);
         add_weights(s, &plan, use, p->in + i * inputs(s), p->gradient);
         if (!k) break; /* nobody asks for the gradient of the images */

@@ -1,20 +1,14 @@
 /* The whole of a client's training for a network that is a plain sequence of dense layers, with convolutions (conv.c) or LSTM
    layers (recurrent.c) before them or without: forward, cross-entropy, gradients written out, and the step, outside the
-   interpreter. Products of matrices are those of the BLAS whose sgemm the caller hands over. Nothing else is linked, so the
-   library fits every version of Python and PyTorch.
+   interpreter. Products of matrices are those of products.c where rows are long, and else those of the BLAS whose sgemm the
+   caller hands over. Nothing else is linked, so the library fits every version of Python and PyTorch.
 
    Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
    processor takes does not change the bits of what is in this file. */
-#include "conv.h"
+#include "products.h"
 
 #include <math.h>
 #include <string.h>
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
 
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
@@ -53,6 +47,11 @@ WIDE static void relu(float *a, int64_t count) {
 
 WIDE static void relu_back(float *d, const float *a, int64_t count) {
     for (int64_t i = 0; i < count; i++) d[i] = a[i] > 0 ? d[i] : 0;
+}
+
+WIDE static void add_to_rows(float *a, const float *bias, int count, int wide) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < wide; j++) a[(int64_t)i * wide + j] += bias[j];
 }
 
 WIDE static void add_rows(float *into, const float *rows, int count, int wide, float times) {
@@ -130,11 +129,77 @@ static int64_t widest(const Layer *layers, int count, int more) {
     return wide;
 }
 
-/* How many numbers of scratch a batch needs: its inputs, all activations, two gradients, lists. */
+/* Numbers of scratch for pointers to rows, and for what `sum_rows` and `skinny_back` keep. */
+static int64_t pointers(int64_t batch, int64_t most) { return lines(2 * (2 * batch + (batch > most ? batch : most))); }
+static int64_t lists(int64_t batch, int64_t most) {
+    const int64_t sums = sums_scratch(batch > most ? batch : most), few = skinny_scratch(most);
+    return sums > few ? sums : few;
+}
+
+/* How many numbers of scratch a batch needs: its inputs, all activations, two gradients, pointers to rows, lists. */
 EXPORT int64_t dense_scratch(const Layer *layers, int count, int more, int batch) {
+    const int64_t most = widest(layers, count, 0);
     int64_t all = lines((int64_t)batch * layers->inputs) + 2 * lines(batch * widest(layers, count, more));
     for (int i = 0; i < count; i++) all += lines((int64_t)batch * layers[i].outputs);
-    return all + skinny_scratch(widest(layers, count, 0));
+    return all + pointers(batch, most) + lists(batch, most);
+}
+
+/* What all layers share in a step. */
+typedef struct {
+    sgemm_t sgemm;
+    int n;
+    const float **examples, **next, **rows; /* rows of this batch and of the one after it; of any matrix */
+    int in_place, following;                /* whether the first layer reads its examples where they are stored; the next ones */
+    float times, *lists;
+    int add;                                /* what comes of gradients of weights: as in front_end */
+} Step;
+
+static const float *const *rows_of(const Step *s, const float *from, int count, int64_t wide) {
+    for (int i = 0; i < count; i++) s->rows[i] = from + i * wide;
+    return s->rows;
+}
+
+static void forward(const Step *s, const Layer *l, const float *w, const float *in, float *out, int first) {
+    const Products *own = products(l->inputs);
+    const float *bias = l->bias < 0 ? 0 : w + l->bias;
+    const int apart = first && s->in_place;
+    if (!own) {
+        for (int i = 0; bias && i < s->n; i++) memcpy(out + (int64_t)i * l->outputs, bias, sizeof(float) * l->outputs);
+        product(s->sgemm, 0, 1, s->n, l->outputs, l->inputs, 1, in, l->inputs, w + l->weight, l->inputs, bias != 0, out, l->outputs);
+        return;
+    }
+    const float *const *rows = apart ? s->examples : rows_of(s, in, s->n, l->inputs);
+    own->dots(rows, s->n, w + l->weight, l->outputs, l->inputs, out);
+    if (bias) add_to_rows(out, bias, s->n, l->outputs);
+}
+
+/* From the gradient d of a layer's outputs, that of its inputs. */
+static void back_to_inputs(const Step *s, const Layer *l, const float *w, const float *d, float *into) {
+    if (!products(l->inputs)) {
+        product(s->sgemm, 0, 0, s->n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
+        return;
+    }
+    const Sums sums = {
+        .rows = rows_of(s, w + l->weight, l->outputs, l->inputs), .n = l->outputs, .count = s->n, .wide = l->inputs,
+        .c = d, .along = l->outputs, .across = 1, .sparse = l->relu || l->share, .into = into, .times = 1,
+    };
+    sum_rows(&sums, s->lists, 0, 0);
+}
+
+/* And that of its weights. */
+static void back_to_weights(const Step *s, const Layer *l, const float *in, const float *d, float *target, int first) {
+    const int apart = first && s->in_place;
+    if (!products(l->inputs)) {
+        product(s->sgemm, 1, 0, l->outputs, l->inputs, s->n, s->times, d, l->outputs, in, l->inputs, s->add, target + l->weight,
+                l->inputs);
+        return;
+    }
+    const Sums sums = {
+        .rows = apart ? s->examples : rows_of(s, in, s->n, l->inputs), .n = s->n, .count = l->outputs, .wide = l->inputs,
+        .c = d, .along = 1, .across = l->outputs, .sparse = l->relu || l->share, .into = target + l->weight,
+        .times = s->times, .add = s->add,
+    };
+    sum_rows(&sums, s->lists, s->next, apart ? s->following : 0);
 }
 
 /* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
@@ -143,7 +208,6 @@ EXPORT int64_t dense_scratch(const Layer *layers, int count, int more, int batch
 EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
                             int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
                             Rule *r, float *scratch) {
-    sgemm_t sgemm = (sgemm_t)blas;
     const Layer *last = layers + count - 1;
     const int plain = r->kind == DESCENT && !r->velocity && r->weight_decay == 0 && r->clip == 0 && !r->shift &&
                       !(r->anchor && r->strength != 0);
@@ -152,26 +216,34 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
     Front front = *before_all;
     const Reader *const reader = front.reader;
     const int images = front.count > 0, more = images || reader;
-    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, more));
+    const int64_t wide = layers->inputs, room = lines(batch * widest(layers, count, more)), most = widest(layers, count, 0);
     const int64_t row = images ? (int64_t)front.stages->height * front.stages->width * front.stages->channels : wide;
-    float *const lists = scratch + dense_scratch(layers, count, more, batch) - skinny_scratch(widest(layers, count, 0));
-    float *const gathered = scratch, *const gradients = lists - 2 * room;
+    float *const gathered = scratch, *const lists_at = scratch + dense_scratch(layers, count, more, batch) - lists(batch, most);
+    const float **const pointed = (const float **)(lists_at - pointers(batch, most));
+    float *const gradients = (float *)pointed - 2 * room, *const target = plain ? w : g;
+    Step s = {
+        .sgemm = (sgemm_t)blas, .examples = pointed, .next = pointed + batch, .rows = pointed + 2 * batch,
+        .in_place = !more && !front.share && products(wide), .times = plain ? -lr : 1, .add = plain, .lists = lists_at,
+    };
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t target = y[which ? which[i] : i];
-        if (target < 0 || target >= last->outputs) return NAN;
+        const int64_t class = y[which ? which[i] : i];
+        if (class < 0 || class >= last->outputs) return NAN;
     }
     if (reader && !reader_takes(reader, x, which, rows)) return NAN;
     for (int64_t start = 0; start < rows; start += batch) {
-        const int n = rows - start < batch ? (int)(rows - start) : batch;
+        const int n = s.n = rows - start < batch ? (int)(rows - start) : batch;
         if (images) front_begin(&front, w, batch);
         if (reader)
             reader_forward(reader, w, (const int64_t *)x + (which ? 0 : start * reader->steps), which ? which + start : which, n,
                            gathered);
         for (int i = 0; !reader && i < n; i++) {
-            const float *from = (const float *)x + (which ? which[start + i] : start + i) * row;
-            if (images) front_forward(&front, w, from, batch, n, i, gathered + i * wide);
-            else memcpy(gathered + i * wide, from, sizeof(float) * wide);
+            s.examples[i] = (const float *)x + (which ? which[start + i] : start + i) * row;
+            if (images) front_forward(&front, w, s.examples[i], batch, n, i, gathered + i * wide);
+            else if (!s.in_place) memcpy(gathered + i * wide, s.examples[i], sizeof(float) * wide);
         }
+        s.following = rows - start - n < batch ? (int)(rows - start - n) : batch;
+        for (int i = 0; !reader && i < s.following; i++)
+            s.next[i] = (const float *)x + (which ? which[start + n + i] : start + n + i) * row;
         const int16_t *bits = front.bits + front_drawn(&front, n);
         dropout(gathered, bits, n * wide, front.share);
         bits += drawn(n * wide, front.share);
@@ -180,10 +252,7 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         for (int i = 0; i < count; i++) {
             const Layer *l = layers + i;
             out = in + length;
-            if (l->bias >= 0)
-                for (int j = 0; j < n; j++) memcpy(out + (int64_t)j * l->outputs, w + l->bias, sizeof(float) * l->outputs);
-            product(sgemm, 0, 1, n, l->outputs, l->inputs, 1, in, l->inputs, w + l->weight, l->inputs, l->bias >= 0, out,
-                    l->outputs);
+            forward(&s, l, w, in, out, !i);
             if (l->relu) relu(out, (int64_t)n * l->outputs);
             dropout(out, bits, (int64_t)n * l->outputs, l->share);
             bits += drawn((int64_t)n * l->outputs, l->share);
@@ -196,25 +265,20 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         for (int i = count - 1; i >= 0; i--) {
             const Layer *l = layers + i;
             float *before = activation - lines((int64_t)batch * l->inputs);
-            const int few = skinny(n, l->inputs, l->outputs);
-            float *target = plain ? w : g;
+            const int inner = i || more, few = inner && skinny(n, l->inputs, l->outputs);
             if (few)
-                skinny_back(d, before, w + l->weight, target + l->weight, plain ? -lr : 1, plain, n, l->inputs, l->outputs,
-                            i || more ? into : 0, lists);
-            if (i || more) { /* before the weights move */
+                skinny_back(d, before, w + l->weight, target + l->weight, s.times, s.add, n, l->inputs, l->outputs, into, s.lists);
+            if (inner) { /* before the weights move */
                 const int share = i ? layers[i - 1].share : front.share;
-                if (!few)
-                    product(sgemm, 0, 0, n, l->inputs, l->outputs, 1, d, l->outputs, w + l->weight, l->inputs, 0, into, l->inputs);
+                if (!few) back_to_inputs(&s, l, w, d, into);
                 bits -= drawn((int64_t)n * l->inputs, share);
                 dropout(into, bits, (int64_t)n * l->inputs, share);
                 if (i && layers[i - 1].relu) relu_back(into, before, (int64_t)n * l->inputs);
             }
-            if (!few)
-                product(sgemm, 1, 0, l->outputs, l->inputs, n, plain ? -lr : 1, d, l->outputs, before, l->inputs, plain,
-                        target + l->weight, l->inputs);
+            if (!few) back_to_weights(&s, l, before, d, target, !i);
             if (l->bias >= 0) {
                 if (!plain) memset(g + l->bias, 0, sizeof(float) * l->outputs);
-                add_rows(target + l->bias, d, n, l->outputs, plain ? -lr : 1);
+                add_rows(target + l->bias, d, n, l->outputs, s.times);
             }
             d = into;
             into = into == gradients ? gradients + room : gradients;
@@ -222,9 +286,9 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         }
         if (images) {
             for (int i = 0; i < n; i++) front_backward(&front, d + i * wide, batch, n, i);
-            front_end(&front, plain ? w : g, plain ? -lr : 1, plain, batch);
+            front_end(&front, target, s.times, s.add, batch);
         }
-        if (reader) reader_backward(reader, d, n, plain ? w : g, plain ? -lr : 1, plain);
+        if (reader) reader_backward(reader, d, n, target, s.times, s.add);
         front.bits = after;
         r->steps++;
         if (plain) continue;
