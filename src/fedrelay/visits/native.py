@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import torch
 
 from fedrelay.data.examples import Examples
-from fedrelay.kernels.native import Dense, Rule
+from fedrelay.kernels.native import Dense, Rule, passes
 from fedrelay.types import Baton, Result, Vector, Visit
 from fedrelay.visits import batches
 from fedrelay.visits.terms import Effect, effect_of
@@ -33,28 +33,29 @@ def native_loop(training: Training, effect: Effect, visit: Visit) -> NativeLoop 
     rule = optimiser.rule()
     if rule is None:
         return None
-    loop = NativeLoop(workspace.dense, completed(rule, training, effect, visit), optimiser, effect, training.row(visit))
-    loop.quiet = not workspace.draws
-    return loop
+    return NativeLoop(workspace.dense, completed(rule, training, effect, visit), (optimiser, effect), training, visit)
 
 
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
-    quiet: bool
-    """Nothing in it draws random numbers, as dropout does."""
-
-    def __init__(self, dense: Dense, rule: Rule, optimiser: Optimiser, effect: Effect, row: batches.Row) -> None:
-        self._dense, self._rule, self._batch = dense, rule, row.batch
-        # What the rule points to must stay as long as the visit.
-        self._kept = optimiser, effect
-        self.momentum, self.losses = optimiser.momentum, 0.0
-        client, examples = row.client, cast("Any", row.client.examples)
+    def __init__(
+        self, dense: Dense, rule: Rule, kept: tuple[Optimiser, Effect], training: Training, visit: Visit
+    ) -> None:
+        client, examples = visit.client, cast("Any", visit.client.examples)
+        self._dense, self._rule, self._batch = dense, rule, training.at_once(client.size)
+        self._kept = kept  # what the rule points to must stay as long as the visit
+        self.momentum, self.losses = kept[0].momentum, 0.0
+        self.quiet = not visit.workspaces.main.draws
+        """Nothing in it draws random numbers, as dropout does."""
+        self.steps, self.examples = training.lengths(client.size)
         self._from = examples if type(examples) is Examples and not examples.transform else None
         if self._from is not None and dense.takes(examples.x, examples.y):
-            self.passes: Iterator[Pass] = (client.rows.index_select(0, order) for order in row.passes)
+            self.passes: Iterator[Pass] = passes(training.number(visit), client.rows, self.examples) or (
+                client.rows.index_select(0, order) for order in training.row(visit).passes
+            )
         else:
-            self.passes = batches.alone(row, joined=True)
+            self.passes = batches.alone(training.row(visit), joined=True)
 
     def descend(self, some: Pass) -> None:
         """Make the steps of one pass."""
@@ -87,8 +88,7 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
         models.append(workspace.model())
     ended = []
     for baton, visit, model, loop in zip(batons, visits, models, loops, strict=True):
-        steps, examples = training.lengths(visit.client.size)
-        ended.append(training.finish(baton, visit, model, Epoch(0, steps, examples, loop.losses)))
+        ended.append(training.finish(baton, visit, model, Epoch(0, loop.steps, loop.examples, loop.losses)))
     return ended
 
 

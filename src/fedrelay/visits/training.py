@@ -292,6 +292,10 @@ class Training(Work):
         """The visit as training and terms see it: nothing may learn from the examples that are held out."""
         return visit if not self.validation else replace(visit, client=split(visit, self.validation)[0])
 
+    def number(self, visit: Visit) -> int:
+        """What the generator of a visit's batches begins with."""
+        return seeds.derive(visit.seed, *labels(visit))
+
     def row(self, visit: Visit) -> batches.Row:
         """The batches that this visit draws."""
         draw, client = seeds.rng(visit.seed, *labels(visit)), visit.client

@@ -6,7 +6,7 @@ runs as ever. They round otherwise than the operators of PyTorch do, so whoever 
 true`).
 """
 
-from fedrelay.kernels.native.dense import KINDS, Dense
+from fedrelay.kernels.native.dense import KINDS, Dense, passes
 from fedrelay.kernels.native.filtering import Filtering, filters
 from fedrelay.kernels.native.library import Found, available, check, found
 from fedrelay.kernels.native.looking import Looking
@@ -24,4 +24,5 @@ __all__ = [
     "dense_layers",
     "filters",
     "found",
+    "passes",
 ]

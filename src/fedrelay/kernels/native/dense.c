@@ -13,7 +13,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 8, DESCENT = 0, ADAM = 1, ADAMW = 2 };
+enum { ABI = 9, DESCENT = 0, ADAM = 1, ADAMW = 2 };
 
 typedef struct {
     int64_t weight, bias; /* where they begin in the vector; bias -1: none */

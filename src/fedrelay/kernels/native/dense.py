@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 
 from fedrelay.data.nests import Nest
-from fedrelay.kernels.native.library import Found, found
+from fedrelay.kernels.native.library import Found, drawn, found
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Sequence, Stage
 from fedrelay.types import Vector
 
@@ -18,7 +18,20 @@ Part: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 """Inputs, targets, and which of them."""
 BITS = 1 << 19
 """About so many random words of 64 bits are drawn at once."""
+MOST_ROWS = 2**32 - 1
+"""What is longer, NumPy draws with more bits."""
 KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
+
+
+def passes(seed: int, rows: torch.Tensor, examples: int) -> Iterator[torch.Tensor] | None:
+    """These rows in a fresh order per pass, as NumPy's generator of this seed draws them; the last pass ends with the
+    last of so many examples. None where only NumPy can."""
+    library = found()
+    if isinstance(library, str) or not library.draws or len(rows) > MOST_ROWS:
+        return None
+    starts = range(0, examples, len(rows))
+    orders = drawn(library.library, seed, rows.contiguous())
+    return (order[: examples - start] for start, order in zip(starts, orders))  # noqa: B905
 
 
 class Dense:

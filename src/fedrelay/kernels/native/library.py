@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
@@ -15,7 +17,7 @@ from fedrelay.errors import BadInput
 from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
 
-ABI = 8
+ABI = 9
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
@@ -31,6 +33,8 @@ class Found:
     library: ctypes.CDLL
     sgemm: int
     blas: str
+    draws: bool
+    """Whether it draws the orders that NumPy draws."""
 
 
 @cache
@@ -63,7 +67,33 @@ def found() -> Found | str:
         *(pointer, pointer, pointer, word, pointer, pointer, whole),
         *(pointer, pointer, pointer, whole, word, pointer, pointer),
     )
-    return Found(library, *blas)
+    library.draw_bytes.restype, library.draw_bytes.argtypes = whole, ()
+    library.draw_pass.restype = None
+    library.draw_pass.argtypes = (pointer, word, ctypes.c_uint64, pointer, whole, pointer)
+    return Found(library, *blas, draws_as_numpy(library))
+
+
+def draws_as_numpy(library: ctypes.CDLL) -> bool:
+    """Whether orders are those of the NumPy that is here: another version of it might draw others."""
+    if not library.draw_bytes():
+        return False
+    rows = torch.arange(100)
+    for seed in (0, 7, 2**64 - 5):
+        draw, mine = np.random.Generator(np.random.PCG64(seed)), drawn(library, seed, rows)
+        if not all(np.array_equal(next(mine).numpy(), draw.permutation(len(rows))) for _ in range(3)):
+            return False
+    return True
+
+
+def drawn(library: ctypes.CDLL, seed: int, rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    """These rows again and again, in a fresh order each time."""
+    stream, size = ctypes.create_string_buffer(library.draw_bytes()), len(rows)
+    begin = True
+    while True:
+        order = torch.empty_like(rows)
+        library.draw_pass(stream, begin, seed, rows.data_ptr(), size, order.data_ptr())
+        begin = False
+        yield order
 
 
 def of_torch() -> tuple[int, str] | None:
