@@ -325,5 +325,5 @@ def test_sequences_may_have_another_length_the_next_time():
 
 
 def test_auto_may_choose_it(federation):
-    assert Task.of(SMALL, federation).dense
+    assert Task.of(SMALL, federation).native
     assert not Task.of(SMALL, federation).stacks
