@@ -104,7 +104,7 @@ def shares(name: str, *, native: bool) -> dict[str, str]:
 def dense(name: str) -> bool:
     """Whether there is a library, and the network is one that it trains."""
     federation = federation_of(WORKLOADS[name])
-    return isinstance(found(), Found) and Task.of(MODELS[WORKLOADS[name].model], federation).dense
+    return isinstance(found(), Found) and Task.of(MODELS[WORKLOADS[name].model], federation).native
 
 
 def main() -> None:
