@@ -78,7 +78,7 @@ def test_every_package_of_an_extra_that_is_installed_is_found():
 
 
 def test_the_compiled_part_is_told_with_its_blas_or_why_it_is_not_here(monkeypatch):
-    monkeypatch.setattr(library, "found", lambda: library.Found(None, 0, "SciPy's BLAS"))
+    monkeypatch.setattr(library, "found", lambda: library.Found(None, 0, "SciPy's BLAS", draws=False))
     found = packages.compiled()
     assert "with SciPy's BLAS, taken by [engine] native = true" in found.found
     assert not found.remedy
