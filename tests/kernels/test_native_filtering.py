@@ -239,3 +239,10 @@ def test_in_one_process_and_in_several_bits_are_the_same() -> None:
 def test_which_networks_have_something_to_gain(model, native) -> None:
     shape, classes = ((80,), 80) if isinstance(model, CharLstm) else ((3, 32, 32), 10)
     assert filters(model(shape, classes)) is native
+
+
+def test_fewer_digits_are_for_the_operator_of_pytorch():
+    x, weight = torch.randn(10, 64, 16, 16), torch.randn(64, 64, 3, 3)
+    assert filtering.usual(x, weight, None, 1, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not filtering.usual(x, weight, None, 1, 1)

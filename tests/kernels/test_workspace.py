@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
+from needs import lacking
 from torch import nn
+from torch.nn import functional as F
 
 import fedrelay as fr
 from fedrelay import BadInput, Federation, Sgd, Task, deployed, train
 from fedrelay.algorithms import fedcyclic
 from fedrelay.data.federation import Examples, Source
 from fedrelay.engines import Inline, Pool
+from fedrelay.kernels.native import available
+from fedrelay.kernels.views import Views
+from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import Own
 from fedrelay.tasks import Workspaces
 from fedrelay.vectors import Layout
@@ -246,3 +253,39 @@ def test_layout_of_a_network_without_such_parts_is_parameters_then_float_buffers
     names = [entry.name for entry in Layout.of(nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))).entries]
     buffers = ["0.running_mean", "0.running_var", "0.num_batches_tracked"]
     assert names == ["0.weight", "0.bias", "1.weight", "1.bias", *buffers]
+
+
+class Viewing(nn.Module):
+    """Written as most networks are."""
+
+    def __init__(self, channels: int = 6) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(1, channels, 3, padding=1), nn.Conv2d(channels, channels, 3, padding=1)
+        self.head = nn.Linear(channels * 16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.two(self.one(x))), 2)
+        return self.head(x.view(x.size(0), -1))
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("channels", [6, 64])
+def test_networks_that_say_view_train_as_those_that_say_reshape(channels, native):
+    if native and not available():
+        lacking("the compiled part is not there")
+    torch.manual_seed(0)
+    alone = Viewing(channels).double()
+    module = deepcopy(alone).float()
+    workspace = Workspace(module, Layout.of(module), F.cross_entropy, written=True, native=native)
+    x, y = torch.randn(32, 1, 8, 8), torch.randint(0, 10, (32,))
+    loss = F.cross_entropy(alone(x.double()), y)
+    loss.backward()
+    workspace.mode(training=True)
+    assert float(workspace.differentiate(x, y)) == pytest.approx(float(loss.detach()), rel=1e-5)
+    for name, parameter in module.named_parameters():
+        wanted = alone.get_parameter(name).grad
+        assert float((parameter.grad - wanted).norm() / wanted.norm()) < 1e-4
+    with torch.no_grad():
+        torch.testing.assert_close(workspace.answer(x).double(), alone(x.double()), rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError, match="invalid for input of size"), Views():
+        x.transpose(2, 3).view(5, 7)

@@ -14,6 +14,7 @@ from fedrelay.errors import BadInput
 from fedrelay.kernels.functional import Functional
 from fedrelay.kernels.layers import written_out
 from fedrelay.kernels.native import Dense, Filtering, Looking, dense_layers, filters
+from fedrelay.kernels.views import Views, has_images
 from fedrelay.models.network import Network
 from fedrelay.system.devices import CPU, find
 from fedrelay.types import Vector
@@ -107,7 +108,8 @@ class Workspace:
         self.dense = None if found is None else Dense(found, self.weights, self.gradient)
         self._looking = Looking(network, found, self.weights) if found is not None and found.stages else None
         large = native and computing == Computing() and filters(network)
-        self._filtering: AbstractContextManager[object] = Filtering() if large else nullcontext()
+        images = not computing.compiled and self._layers is None and has_images(network)
+        self._inside: AbstractContextManager[object] = Filtering() if large else Views() if images else nullcontext()
 
     def load(self, params: Vector, *, training: bool) -> None:
         """Put a model in."""
@@ -141,7 +143,7 @@ class Workspace:
 
     def forward(self, x: torch.Tensor) -> Forward:
         """Run the network; the features are those that its head gets."""
-        with self._filtering:
+        with self._inside:
             if not isinstance(self.network, Network):
                 return Forward(None, self.network(x))
             features = self.network.body(x)
@@ -151,7 +153,7 @@ class Workspace:
         """What the network says of a batch, for whoever only looks."""
         if self._looking is not None and not self._training and self._looking.takes(x):
             return self._looking(x)
-        with self._filtering:
+        with self._inside:
             output: torch.Tensor = self.network(x)
         return output
 
@@ -164,7 +166,7 @@ class Workspace:
         if self._layers is not None and loss_of is None and y.ndim == 1:
             return self._layers.differentiate(x, y, training=bool(self._training))
         self.gradient.zero_()
-        with self._computing.lower(), self._filtering:
+        with self._computing.lower(), self._inside:
             loss = (loss_of or self.loss)(x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from fedrelay.kernels.native.library import Found, found
+from fedrelay.kernels.views import Views
 
 PANEL = 64
 """Channels and filters come by so many, as in `tiling.h`."""
@@ -59,7 +59,7 @@ def best_side(images: int, height: int, width: int) -> int | None:
     return best if costs[best] < PLAIN * images * height * width else None
 
 
-class Filtering(TorchFunctionMode):
+class Filtering(Views):
     """Inside, `torch.conv2d` is the compiled library's where that is quicker."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Filtering(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.conv2d and usual(*args, **kwargs) and not torch._C._are_functorch_transforms_active():
             return convolve(*args, room=self._room, **kwargs)
-        return func(*args, **kwargs)
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def usual(
@@ -86,6 +86,8 @@ def usual(
 ) -> bool:
     """Whether these arguments of `torch.conv2d` are such that the library can do it, and is quicker."""
     if not (stride in ONE and padding in ONE and dilation in ONE and groups == 1 and fits(weight)):
+        return False
+    if torch.is_autocast_enabled("cpu"):  # somebody wants fewer digits
         return False
     plain = input.dtype == weight.dtype == torch.float32 and input.device.type == weight.device.type == "cpu"
     known = plain and input.ndim == 4 and input.shape[1] == weight.shape[1] and input.numel() > 0
