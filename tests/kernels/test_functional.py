@@ -106,3 +106,38 @@ def test_a_resnet_stacks_if_its_means_are_of_an_image_alone():
 
 def test_what_torch_func_does_not_know_does_not_stack():
     assert not Task(CharLstm(), (5,), 7).stacks
+
+
+class Halving(nn.Module):
+    """Halves what goes through, unless it is trained."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.training else x / 2
+
+
+def test_what_its_owner_put_in_eval_stays_so_in_stacks():
+    task = task_of(nn.Sequential(nn.Flatten(), nn.Tanh(), Halving().eval(), nn.Linear(64, 10)))
+    assert task.stacks
+    weights = task.init(3).unsqueeze(0)
+    gradient = torch.empty_like(weights)
+    x, y = torch.randn(1, 5, 1, 8, 8), torch.randint(0, 10, (1, 5))
+    Functional(task.network(), task.layout, weights, gradient).differentiate(x, y)
+    alone = Workspaces(task).main
+    alone.load(weights[0], training=True)
+    alone.differentiate(x[0], y[0])
+    torch.testing.assert_close(gradient[0], alone.gradient, rtol=1e-4, atol=1e-6)
+
+
+class Reads(nn.Module):
+    """Takes its inputs for rows of a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(20, 4), nn.Linear(4, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.table(x.flatten(1).long()).mean(1))
+
+
+def test_a_network_that_cannot_be_tried_out_is_trained_alone():
+    assert not task_of(Reads()).stacks

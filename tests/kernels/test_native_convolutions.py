@@ -212,6 +212,25 @@ def test_a_native_workspace_answers_natively_where_nothing_is_trained(monkeypatc
     assert spied == [7]
 
 
+def test_a_look_at_images_of_another_size_leaves_training_as_it_was():
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Dropout(0.5), nn.Conv2d(8, 4, 3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(576, 4)),
+    )
+    layout = Layout.of(net)
+    weights, gradient = torch.zeros(layout.size), torch.zeros(layout.size)
+    layout.bind(net, weights, gradient)
+    sequence = dense_layers(net, layout)
+    looking, dense = Looking(net, sequence, weights), Dense(sequence, weights, gradient)
+    dense.descend(torch.randn(5, 1, 29, 29), torch.zeros(5, dtype=torch.int64), 4, Rule(lr=0.1))
+    words = sequence.drawn(1)
+    with torch.no_grad():
+        assert looking.takes(torch.randn(2, 1, 28, 28))
+        looking(torch.randn(2, 1, 28, 28))
+        assert not looking.takes(torch.randn(2, 1, 5, 5))
+    assert sequence.drawn(1) == words
+
+
 def test_runs_that_train_natively_are_tested_so(federation, tmp_path, monkeypatch):
     looks, look = [], Looking._look
     monkeypatch.setattr(Looking, "_look", lambda self, *given: (looks.append(len(given[1])), look(self, *given)))

@@ -324,6 +324,14 @@ def test_sequences_may_have_another_length_the_next_time():
         assert dense.descend(x, y, 4, Rule(lr=0.0)) == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.parametrize(("one", "other"), [("weight_hh_l1", "weight_hh_l0"), ("bias_hh_l0", "bias_ih_l0")])
+def test_weights_that_an_lstm_uses_twice_are_left_to_autograd(one, other):
+    reader = reading(num_layers=2)
+    setattr(reader.lstm, one, getattr(reader.lstm, other))
+    net = behind(reader)
+    assert dense_layers(net, Layout.of(net)) is None
+
+
 def test_auto_may_choose_it(federation):
     assert Task.of(SMALL, federation).native
     assert not Task.of(SMALL, federation).stacks

@@ -372,7 +372,8 @@ def modules(network: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module
 
 def usable(name: str, module: nn.Module, places: Container[str], seen: set[int]) -> bool:
     """Whether a layer stands at one place, with parameters of its own and nothing beside it; `seen` gets to know it."""
-    tied = any(f"{name}.{own}" not in places for own, _ in module.named_parameters(recurse=False))
+    own = module.named_parameters(recurse=False, remove_duplicate=False)
+    tied = any(f"{name}.{key}" not in places for key, _ in own)
     new = id(module) not in seen and not hooked(module) and not tied
     seen.add(id(module))
     return new

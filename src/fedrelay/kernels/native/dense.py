@@ -88,6 +88,7 @@ class Dense:
     def _prepare(self, x: torch.Tensor, batch: int) -> None:
         """Make room for batches of this size; and images of this size if there are convolutions, sequences of this
         length if tokens are read."""
+        self._ready_for = ()  # until it is
         library, front, sequence, reading = self._found.library, self._front, self._sequence, self._sequence.reading
         if sequence.stages:
             sequence.shape(*x.shape[1:3])

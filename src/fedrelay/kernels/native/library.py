@@ -44,9 +44,10 @@ def found() -> Found | str:
         return "fedrelay was installed without a C compiler"
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        sizes = (ctypes.c_int64 * len(PARTS))()
-        library.dense_bytes(sizes)
-        fits = library.dense_abi() == ABI and tuple(sizes) == tuple(map(ctypes.sizeof, PARTS))
+        sizes, fits = (ctypes.c_int64 * len(PARTS))(), library.dense_abi() == ABI
+        if fits:  # one of another version may have more of them to tell
+            library.dense_bytes(sizes)
+            fits = tuple(sizes) == tuple(map(ctypes.sizeof, PARTS))
     except (OSError, AttributeError) as error:
         return f"{LIBRARY.name} cannot be loaded: {error}"
     if not fits:

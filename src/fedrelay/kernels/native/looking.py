@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -26,7 +27,8 @@ class Looking:
     def __init__(self, network: nn.Module, sequence: Sequence, weights: Vector) -> None:
         library = found()
         assert isinstance(library, Found)
-        self._library, self._weights, self._sequence = library.library, weights, sequence
+        own = [Stage.from_buffer_copy(stage) for stage in sequence.stages]  # images may be of another size here
+        self._library, self._weights, self._sequence = library.library, weights, replace(sequence, stages=own)
         layers = [module for _, module in modules(network)]
         flat = next(number for number, module in enumerate(layers) if type(module) is nn.Flatten)
         self._rest = layers[flat + 1 :]
