@@ -11,6 +11,7 @@ import torch
 from fedrelay import BadInput, config
 from fedrelay.algorithms import ALGORITHMS
 from fedrelay.runs import checkpoint
+from fedrelay.types import Baton, Chain, Drop
 
 TABLES = {
     "rounds": 5,
@@ -91,3 +92,15 @@ def test_another_model_is_refused_on_resume(tmp_path):
     tables = {**TABLES, "algorithm": {"name": "feddyn"}, "model": {"name": "mlp", "hidden": [7]}}
     with pytest.raises(BadInput, match="another configuration"):
         config.build(tables).record(tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("record", [Baton(torch.ones(3), 2), Chain(Baton(torch.ones(3)), (1, 2)), Drop(1, 0, "gone")])
+def test_records_by_the_names_that_they_had_in_earlier_versions_are_read(record, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(record), "__module__", "fedrelay.types")
+    monkeypatch.setattr(Baton, "__module__", "fedrelay.types")
+    path = tmp_path / "piece.pt"
+    torch.save(record, path)
+    assert b"fedrelay.types.records" not in path.read_bytes()
+    monkeypatch.undo()
+    found = checkpoint.read(path, (0, path.stat().st_size))
+    assert type(found) is type(record)

@@ -31,6 +31,8 @@ class Elsewhere:
 
 RECORDS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     *(Baton, Chain, Drop, Outcome, Report, State),
+    # By the names that they had when the vocabulary was one file: such runs go on.
+    *((record, f"fedrelay.types.{record.__name__}") for record in (Baton, Chain, Drop, Outcome, Report, State)),
     *(RoundLog, Dropped, Hit, Undescribed),
     *(Integers, Grouped, Alone),
     Elsewhere,
