@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from needs import lacking
 from torch import nn
 from torch.nn import functional as F
 
@@ -39,10 +38,7 @@ STEPS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def library() -> None:
-    if not native.available():
-        lacking(f"the compiled part is not there: {native.found()}")
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def network(*sizes: int, bias: bool = True) -> nn.Sequential:

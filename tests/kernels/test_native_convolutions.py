@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
-from needs import lacking
 from torch import nn
 from torch.nn import functional as F
 
@@ -28,21 +26,7 @@ from fedrelay.runs.record import Recorder
 from fedrelay.types import Baton, Chain
 from fedrelay.vectors import Layout, sha256
 
-
-@pytest.fixture(autouse=True, scope="module")
-def library() -> None:
-    if not native.available():
-        lacking(f"the compiled part is not there: {native.found()}")
-
-
-@pytest.fixture(params=[16, 8, 4])
-def lanes(request) -> Iterator[int]:
-    """As on processors with registers of so many numbers at most."""
-    count = native.found().library.front_lanes(request.param)
-    if count != request.param:
-        lacking(f"this processor has registers of {count} numbers")
-    yield count
-    native.found().library.front_lanes(16)
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def dense(*before: nn.Module, features: int, classes: int = 4) -> nn.Sequential:

@@ -4,12 +4,10 @@ PyTorch."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 import torch
-from needs import lacking
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,27 +17,12 @@ from fedrelay.algorithms import fedavg
 from fedrelay.data import Examples, Source
 from fedrelay.engines import Inline, Pool
 from fedrelay.engines.relay import operator_threads
-from fedrelay.kernels import native
 from fedrelay.kernels.native import Filtering, filtering, filters
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import CharLstm, PflCnn, ResNet18
 from fedrelay.vectors import Layout, sha256
 
-
-@pytest.fixture(autouse=True, scope="module")
-def library() -> None:
-    if not native.available():
-        lacking(f"the compiled part is not there: {native.found()}")
-
-
-@pytest.fixture(params=[16, 8, 4])
-def lanes(request) -> Iterator[int]:
-    """As on processors with registers of so many numbers at most."""
-    count = native.found().library.front_lanes(request.param)
-    if count != request.param:
-        lacking(f"this processor has registers of {count} numbers")
-    yield count
-    native.found().library.front_lanes(16)
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 @pytest.fixture

@@ -20,10 +20,7 @@ SIZES = [(48, 1), (784, 10), (784, 50, 10), (63, 4), (81, 49, 52, 3), (1600, 84,
 """Rows that fill whole registers and others, sums that fill whole blocks and others."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def library() -> None:
-    if not native.available():
-        lacking(f"the compiled part is not there: {native.found()}")
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 @pytest.fixture(params=[16, 8, 4])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
-from needs import lacking
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,7 +16,6 @@ import fedrelay as fr
 from fedrelay import Adam, Federation, Sgd, Task
 from fedrelay.data import Examples, Iid, Source
 from fedrelay.engines import Inline, Pool
-from fedrelay.kernels import native
 from fedrelay.kernels.native import Dense, Rule, dense_layers
 from fedrelay.models import CharLstm, Own, WordLstm
 from fedrelay.models.lstm import Reader
@@ -25,21 +23,7 @@ from fedrelay.models.network import Network
 from fedrelay.types import Baton, Chain
 from fedrelay.vectors import Layout, sha256
 
-
-@pytest.fixture(autouse=True, scope="module")
-def library() -> None:
-    if not native.available():
-        lacking(f"the compiled part is not there: {native.found()}")
-
-
-@pytest.fixture(params=[16, 8, 4])
-def lanes(request) -> Iterator[int]:
-    """As on processors with registers of so many numbers at most."""
-    count = native.found().library.front_lanes(request.param)
-    if count != request.param:
-        lacking(f"this processor has registers of {count} numbers")
-    yield count
-    native.found().library.front_lanes(16)
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def reading(embedding: int = 3, hidden: int = 5, tokens: int = 6, **settings) -> Reader:
