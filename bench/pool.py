@@ -21,8 +21,8 @@ import torch
 import fedrelay as fr
 from fedrelay.algorithms import elmy
 from fedrelay.data import Examples, Source
-from fedrelay.engines.relay import operator_threads
 from fedrelay.models import MODELS
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import Workspaces
 from fedrelay.types import Baton, Visit
 from fedrelay.visits.diversity import MEASURES, Diversity

@@ -12,7 +12,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-__all__ = ["derive", "rng", "torch_seed"]
+__all__ = ["derive", "rng", "torch_generator", "torch_seed"]
+
+MOST = 2**63 - 1
+"""What torch's generators begin with is not larger."""
 
 
 def derive(seed: int, *labels: str | int) -> int:
@@ -26,11 +29,16 @@ def rng(seed: int, *labels: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(derive(seed, *labels)))
 
 
+def torch_generator(number: int) -> torch.Generator:
+    """One that draws what torch's global generator draws inside `torch_seed`, for labels of which this is derived."""
+    return torch.Generator().manual_seed(number & MOST)
+
+
 @contextmanager
 def torch_seed(seed: int, *labels: str | int, device: torch.device | None = None) -> Iterator[None]:
     """Everything inside that draws from torch's global generator (dropout, initial weights) draws from these labels; so
     does what draws from the generator of this device."""
-    number = derive(seed, *labels) & (2**63 - 1)
+    number = derive(seed, *labels) & MOST
     there = None if device is None or device.type == "cpu" else torch.get_device_module(device)
     before, before_there = torch.get_rng_state(), None if there is None else there.get_rng_state(device)
     torch.default_generator.manual_seed(number)

@@ -18,8 +18,10 @@ from fedrelay.algorithms import elmy, fedavg, fedcyclic, fedper
 from fedrelay.data import Dirichlet, Iid, digits
 from fedrelay.data.stores.on_disk import RowsFile, StoredExamples
 from fedrelay.engines import Auto, Inline, auto, bits
-from fedrelay.engines.auto import Sample, makespan
+from fedrelay.engines import sample as measuring
+from fedrelay.engines.auto import makespan
 from fedrelay.engines.relay import Context, Simulation
+from fedrelay.engines.sample import Sample
 from fedrelay.kernels import native
 from fedrelay.models import Mlp
 from fedrelay.runs.log import Summary
@@ -79,8 +81,10 @@ def engine_of(folder: Path) -> dict:
         ((1e-6, 1e-6, 1e-6, 0.95e-6), {"name": "inline", "threads": 1}),  # not enough to change bits for either
         ((1e-6, 1e-6, 0.5e-6, 0.3e-6), {"name": "inline", "threads": 1, "native": True}),
         ((1e-2, 1e-2, 0.5e-2, 0.3e-2), {"name": "pool", "workers": 2, "native": True}),
-        ((1e-6, 1e-6, 0.5e-6, 0.3e-6, 0.2e-6), {"name": "stacked", "rows": 3, "workers": 1, "native": True}),
-        ((1e-2, 1e-2, 0.5e-2, 0.3e-2, 0.2e-2), {"name": "stacked", "rows": 3, "workers": 2, "native": True}),
+        ((1e-6, 1e-6, 0.5e-6, 0.3e-6, 0.2e-6), {"name": "stacked", "rows": 6, "threads": 1, "native": True}),
+        ((1e-2, 1e-2, 0.5e-2, 0.3e-2, 0.2e-2), {"name": "stacked", "rows": 6, "threads": 2, "native": True}),
+        # Rounds so long that they must not be lost: what workers have done of them is kept.
+        ((1.0, 1.0, 1.0, 0.2, 0.1), {"name": "pool", "workers": 2, "native": True}),
     ],
 )
 def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
@@ -118,7 +122,7 @@ def test_a_native_choice_is_written_down_and_a_run_from_that_file_has_the_same_b
         lacking(f"the compiled part is not there: {native.found()}")
     speeds(1e-6, 1e-6, 1e-6, 0.5e-6, 0.1e-6)
     summary = run(tmp_path / "first")
-    assert engine_of(tmp_path / "first") == {"name": "stacked", "rows": 3, "workers": 1, "native": True}
+    assert engine_of(tmp_path / "first") == {"name": "stacked", "rows": 6, "threads": 1, "native": True}
     recorder = config.build(config.read(tmp_path / "first" / "config.toml")).record(tmp_path / "again")
     list(recorder.run())
     assert recorder.summary().params_sha256 == summary.params_sha256
@@ -221,8 +225,8 @@ def test_what_others_do_on_the_machine_does_not_change_what_one_thread_is_measur
         time.sleep(0.02)
         return 1
 
-    assert auto.timed(turn, auto.clock_of(1)) == pytest.approx(0.002, rel=0.5)
-    assert auto.timed(turn, auto.clock_of(2)) > 0.02
+    assert measuring.timed(turn, measuring.clock_of(1)) == pytest.approx(0.002, rel=0.5)
+    assert measuring.timed(turn, measuring.clock_of(2)) > 0.02
 
 
 def test_waiting_for_examples_that_are_not_in_memory_counts(tmp_path, monkeypatch):
@@ -290,14 +294,14 @@ def test_the_makespan_is_what_the_busiest_worker_does():
 
 def test_measured_visits_are_cut_short(monkeypatch):
     federation = Federation.split(digits(), Dirichlet(alpha=100.0), 4)
-    assert min(federation.sizes) > auto.MOST_EXAMPLES
+    assert min(federation.sizes) > measuring.MOST_EXAMPLES
     seen: list[int] = []
     task = Task.of(Mlp(hidden=(8,)), federation)
-    monkeypatch.setattr(auto, "SECONDS", 0.0)
-    monkeypatch.setattr(auto, "attempt", lambda work, baton, visit: seen.append(visit.client.size))
+    monkeypatch.setattr(measuring, "SECONDS", 0.0)
+    monkeypatch.setattr(measuring, "attempt", lambda work, baton, visit: seen.append(visit.client.size))
     monkeypatch.setattr(Sample, "together", lambda self, rows: 1.0)
     next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=1.0), Auto(federation, task), rounds=1)))
-    assert set(seen) == {auto.MOST_EXAMPLES}
+    assert set(seen) == {measuring.MOST_EXAMPLES}
     assert len(seen) < 12
 
 
@@ -315,8 +319,8 @@ def test_a_visit_that_takes_long_is_measured_by_a_part_of_it(local, changes, tim
     federation = Federation.split(digits(), Dirichlet(alpha=100.0), 4)
     task = Task.of(Mlp(hidden=(8,)), federation)
     work, seen = fr.method(*changes, local=local).update, []
-    monkeypatch.setattr(auto, "timed", lambda visits, clock: 2.0)
-    monkeypatch.setattr(auto, "attempt", lambda work, baton, visit: seen.append(work(baton, visit)[2].examples))
+    monkeypatch.setattr(measuring, "timed", lambda visits, clock: 2.0)
+    monkeypatch.setattr(measuring, "attempt", lambda work, baton, visit: seen.append(work(baton, visit)[2].examples))
     chains = [Chain(Baton(task.init(0)), (0,))]
     sample = Sample(Simulation(federation, task, 0), Context(work, {}, 1), chains, {})
     assert sample.one_by_one(threads=1) == 2.0 * times

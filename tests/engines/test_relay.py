@@ -10,9 +10,9 @@ from fedrelay import Federation, RunFailed, Sgd, Task, advance, deployed, start
 from fedrelay.algorithms import fedavg, fedseq
 from fedrelay.data import Natural, quadratic
 from fedrelay.engines import Inline
-from fedrelay.engines.relay import flushes_denormals, operator_threads
 from fedrelay.errors import Diverged
 from fedrelay.models import Quadratic
+from fedrelay.system.threads import flushes_denormals, operator_threads
 from fedrelay.types import Baton, Chain, Plan, Planned, Report, Work
 
 LOCAL = Sgd(steps=1, batch=0, lr=0.1)

@@ -16,13 +16,13 @@ from fedrelay import Adam, Federation, Sgd, Task
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Dirichlet, digits
 from fedrelay.engines import Inline, Pool, Stacked
-from fedrelay.engines.relay import operator_threads
 from fedrelay.kernels import native
 from fedrelay.kernels.native import Dense, Looking, Rule, dense_layers
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import FemnistCnn, LeafCnn, LeNet5, Own, PflCnn, SmallCnn
 from fedrelay.models.cnn import ClusteredCnn, FedelmyCnn
 from fedrelay.runs.record import Recorder
+from fedrelay.system.threads import operator_threads
 from fedrelay.types import Baton, Chain
 from fedrelay.vectors import Layout, sha256
 

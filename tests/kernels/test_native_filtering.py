@@ -16,10 +16,10 @@ from fedrelay import Federation, Sgd, Task
 from fedrelay.algorithms import fedavg
 from fedrelay.data import Examples, Source
 from fedrelay.engines import Inline, Pool
-from fedrelay.engines.relay import operator_threads
 from fedrelay.kernels.native import Filtering, filtering, filters
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.models import CharLstm, PflCnn, ResNet18
+from fedrelay.system.threads import operator_threads
 from fedrelay.vectors import Layout, sha256
 
 pytestmark = pytest.mark.usefixtures("compiled")

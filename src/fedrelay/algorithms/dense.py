@@ -20,11 +20,11 @@ from fedrelay.algorithms.synthesis import (
     moved,
 )
 from fedrelay.engines.pool.dispatch import cores
-from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, within
 from fedrelay.kernels.workspace import Computing
 from fedrelay.merges import merged
 from fedrelay.plans import Once
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import CrossEntropy, OneModel, Task, Workspaces, unlike
 from fedrelay.tasks.images import scaling
 from fedrelay.types import Merge, Outcome, State, Vector

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
-from fedrelay.data.examples import Examples
 from fedrelay.data.federation import Federation
 from fedrelay.engines.inline import Inline
 from fedrelay.engines.packing import CannotBeSent, pack
 from fedrelay.engines.pool.dispatch import Stacks, cores, costs
 from fedrelay.engines.pool.engine import Pool
 from fedrelay.engines.pool.workers import pack_whole
-from fedrelay.engines.relay import LOG, Context, Simulation, attempt, attempt_together, operator_threads
+from fedrelay.engines.relay import LOG, Context, Simulation
+from fedrelay.engines.sample import Sample
 from fedrelay.engines.stacked import Stacked, rows_of
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.kernels.native import available as found_native
 from fedrelay.kernels.workspace import Computing, Precision
-from fedrelay.system.devices import CPU, chosen, deterministic, every, finish
+from fedrelay.system.devices import chosen, every
 from fedrelay.tasks import Task
-from fedrelay.types import Baton, Chain, Engine, Outcome, Tree, Underway, Visit, Work
+from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 
 KINDS: dict[str, type[Inline] | type[Pool] | type[Stacked]] = {"inline": Inline, "pool": Pool, "stacked": Stacked}
-
-MOST_EXAMPLES = 128
-"""Clients are cut down to so many examples for measuring."""
-
-MOST_CHAINS = 32
-"""And only so many chains are looked at."""
-
-SECONDS = 0.25
-"""How long one way is measured."""
 
 MARGIN = 1.1
 """What is not the same bits as inline with one thread must be so many times faster to be taken."""
@@ -58,6 +47,12 @@ CONTROL = 2
 TRANSPORT = 1.1
 """What going to workers and back is reckoned to cost."""
 
+WAITING = 1e-4
+"""Seconds a visit that threads are reckoned to wait for one another's turns in the interpreter."""
+
+LONG = 10.0
+"""Seconds of a round that must not be lost: what is done of it is kept, which is so where chains run one by one."""
+
 
 @dataclass(frozen=True)
 class Way:
@@ -74,12 +69,23 @@ class Way:
         return self.seconds * (1 if exact else MARGIN) + (START if self.settings.get("workers", 1) > 1 else 0)
 
     @property
-    def without_workers(self) -> Way:
-        """The way to the same bits in one process."""
+    def shared(self) -> bool:
+        """Whether several processes or threads make visits at once."""
+        return self.settings.get("workers", 1) > 1 or (self.name == "stacked" and self.settings.get("threads", 1) > 1)
+
+    @property
+    def hands(self) -> str:
+        """What makes them, in a word."""
+        return "workers" if self.settings.get("workers", 1) > 1 else "threads"
+
+    @property
+    def alone(self) -> Way:
+        """The way to the same bits in one thread."""
         if self.name == "pool":
             native = {key: value for key, value in self.settings.items() if key == "native"}
             return replace(self, name="inline", settings={"threads": 1, **native})
-        return replace(self, settings={**self.settings, "workers": 1})
+        several = {"workers", "threads"} & self.settings.keys()
+        return replace(self, settings={**self.settings, **dict.fromkeys(several, 1)})
 
     def __str__(self) -> str:
         kept = {key: value for key, value in self.settings.items() if value is not None}
@@ -89,8 +95,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Trial:
-    """Workers on trial: the way with them and the way to the same bits without, how long the latter should take
-    (seconds an example), and how long rounds have taken, first with them and then, if they look slower, without."""
+    """Workers or threads on trial: the way with them and the way to the same bits without, how long the latter should
+    take (seconds an example), and how long rounds have taken, first with them and then, if they look slower, without.
+    """
 
     way: Way
     instead: Way
@@ -206,28 +213,28 @@ class Auto(Engine):
         self.choose({"name": best.name, **best.settings})
         others = "; ".join(f"{way} {way.seconds:.3g} s" for way in ways if way is not best)
         self._explanation = f"{best}: about {best.seconds:.3g} s a round" + (f" ({others})" if others else "")
-        if best.settings.get("workers", 1) > 1:
-            instead = best.without_workers
+        if best.shared:
+            instead = best.alone
             seconds = next(way.seconds for way in ways if (way.name, way.settings) == (instead.name, instead.settings))
             self._trial = Trial(best, instead, seconds / sum(costs(chains, self.sizes)), [])
 
     def _review(self, trial: Trial) -> None:
-        """Workers were only reckoned with; if they turn out slower, the same bits can be had without them. Whether they
+        """They were only reckoned with; if they turn out slower, the same bits can be had without them. Whether they
         were, or the machine is slower than when it was measured, a few rounds without them tell."""
         if len(trial.without) == CONTROL:
             self._trial = None
             if min(trial.without) > min(trial.rounds[1:]):
                 self.choose({"name": trial.way.name, **trial.way.settings})
-                self._explanation = f"{trial.way}: faster than without workers, though slower than expected"
+                self._explanation = f"{trial.way}: faster than without {trial.way.hands}, though slower than expected"
             else:
-                self._explanation = f"{trial.instead}: workers turned out slower"
+                self._explanation = f"{trial.instead}: {trial.way.hands} turned out slower"
         elif len(trial.rounds) == TRIAL and not trial.alone_now:
             if min(trial.rounds[1:]) <= trial.alone:  # in the first one they had to start
                 self._trial = None
                 return
             self._trial = replace(trial, alone_now=True)
             self.choose({"name": trial.instead.name, **trial.instead.settings})
-            self._explanation = f"{trial.instead}: workers seem slower"
+            self._explanation = f"{trial.instead}: {trial.way.hands} seem slower"
 
     def _measured(self, context: Context, chains: Sequence[Chain]) -> list[Way]:
         """Every way that is possible here, with the time the round would take."""
@@ -256,12 +263,23 @@ class Auto(Engine):
             ways.append(Way("inline", {"threads": 1, **how}, alone * sum(cost)))
             if hands > 1:
                 ways.append(Way("pool", {"workers": hands, **how}, alone * makespan(cost, hands) * TRANSPORT))
-            ways += self._stacked(sample, context, chains, hands, **how)
+            ways += self._in_threads(sample, context, chains)
         return ways
 
-    def _stacked(
-        self, sample: Sample, context: Context, chains: Sequence[Chain], hands: int, **how: bool
-    ) -> Iterator[Way]:
+    def _in_threads(self, sample: Sample, context: Context, chains: Sequence[Chain]) -> Iterator[Way]:
+        """Visits outside the interpreter, made ready together, by one thread and by one for each core."""
+        if len(chains) == 1 or not (self.task.trains_natively and context.work.stacks_natively(self.task)):
+            return
+        rows, cost = min(rows_of(self.task, self.device, native=True), len(chains)), costs(chains, self.sizes)
+        each, hands = sample.together(rows), min(cores(), len(chains))
+        waiting = WAITING * sum(len(chain.clients) for chain in chains)
+        if each * makespan(cost, hands) + waiting > LONG:
+            return
+        for threads in sorted({1, hands}):
+            seconds = each * makespan(cost, threads) + (waiting if threads > 1 else 0)
+            yield Way("stacked", {"rows": rows, "threads": threads, "native": True}, seconds)
+
+    def _stacked(self, sample: Sample, context: Context, chains: Sequence[Chain], hands: int) -> Iterator[Way]:
         """Chains that advance together, in as large stacks as fit, and in one for each core."""
         # On a processor, what is not written out is no quicker in stacks, and takes long to measure.
         if len(chains) == 1 or not (self.task.written and context.work.stacks(self.task)):
@@ -270,10 +288,10 @@ class Auto(Engine):
         for rows in sorted({min(most, len(chains)), max(min(most, -(-len(chains) // hands)), 2)}):
             parts = [sum(cost[number] for number in numbers) for numbers in Stacks(chains, self.sizes, rows).all]
             each = sample.together(rows)
-            yield Way("stacked", {"rows": rows, "workers": 1, **how}, each * sum(cost))
+            yield Way("stacked", {"rows": rows, "workers": 1}, each * sum(cost))
             if min(hands, len(parts)) > 1:
                 seconds = each * makespan(parts, hands) * TRANSPORT
-                yield Way("stacked", {"rows": rows, "workers": hands, **how}, seconds)
+                yield Way("stacked", {"rows": rows, "workers": hands}, seconds)
 
     def _elsewhere(self, sample: Sample, context: Context, chains: Sequence[Chain], alone: float) -> list[Way]:
         """The ways besides inline on another device, or in another precision: what runs on the processor's cores alone
@@ -318,72 +336,6 @@ class Auto(Engine):
         self._engine.close()
 
 
-class Sample:
-    """First visits of a round, cut short, to be made in several ways; nothing of them is kept."""
-
-    def __init__(
-        self, simulation: Simulation, context: Context, chains: Sequence[Chain], memories: Mapping[int, Tree]
-    ) -> None:
-        self.simulation = simulation
-        self._work, self._longer = context.work.brief  # a visit may take hours
-        self._chains = [replace(chain, clients=chain.clients[:1]) for chain in chains[:MOST_CHAINS]]
-        self._visits: list[tuple[Baton, Visit]] = []
-        heads = [chain.clients[0] for chain in self._chains]
-        first = [simulation.visit(context, client, memories.get(client, {}), 0) for client in heads]
-        # All by the same share: of clients that are unlike in size some wait for others where they train together.
-        share = min(MOST_EXAMPLES / max(visit.client.size for visit in first), 1)
-        for chain, visit in zip(self._chains, first, strict=True):
-            cut = replace(visit.client, rows=visit.client.rows[: math.ceil(share * visit.client.size)])
-            self._visits.append((chain.start, replace(visit, client=cut)))
-
-    def one_by_one(self, threads: int, hopeless: float = float("inf")) -> float:
-        """Seconds an example, one visit after another; if the first is hopeless, it is not looked at any longer."""
-        with operator_threads(threads), deterministic(self.simulation.computing.device):
-            began = time.perf_counter()
-            size = self._one(0)  # the first one has more to do than the others
-            finish(self.simulation.computing.device)
-            took = time.perf_counter() - began
-            given_up = took > max(SECONDS, hopeless / self._longer * size)
-            return (took / size if given_up else timed(self._one, self._clock(threads))) * self._longer
-
-    def _clock(self, threads: int) -> Callable[[], float]:
-        in_memory = isinstance(self.simulation.federation.source.train, Examples)
-        return clock_of(threads, self.simulation.computing.device, waits=not in_memory)
-
-    def _one(self, number: int) -> int:
-        baton, visit = self._visits[number % len(self._visits)]
-        attempt(self._work, baton, visit)
-        return visit.client.size
-
-    def together(self, rows: int) -> float:
-        """Seconds an example, so many visits at once: those of a stack such as the round would have."""
-        stacks = Stacks(self._chains, self.simulation.federation.sizes, rows).all
-        visits = ([self._visits[number] for number in stacks[len(stacks) // 2]] * rows)[:rows]
-        batons, at = [baton for baton, _ in visits], [visit for _, visit in visits]
-        size = sum(visit.client.size for visit in at)
-
-        def all_of_them(number: int) -> int:
-            attempt_together(self._work, batons, at)
-            return size
-
-        with operator_threads(1), deterministic(self.simulation.computing.device):
-            all_of_them(0)
-            return timed(all_of_them, self._clock(1)) * self._longer
-
-
-def clock_of(threads: int, device: torch.device = CPU, *, waits: bool = False) -> Callable[[], float]:
-    """What measures work of so many threads: of one, its own time on a core, which nobody else's work changes (where
-    the system counts it finely). Several must be seen waiting for one another, and any for a device or, where it
-    `waits` for its examples, for a disk."""
-
-    def by_the_wall() -> float:
-        finish(device)
-        return time.perf_counter()
-
-    fine = time.get_clock_info("thread_time").resolution < 1e-5
-    return time.thread_time if threads == 1 and fine and device.type == "cpu" and not waits else by_the_wall
-
-
 @contextmanager
 def left_out(what: str) -> Iterator[None]:
     """Inside a way is measured; one that finds no room on the device, or fails there, is left to others."""
@@ -401,19 +353,6 @@ def unsendable(simulation: Simulation, context: Context) -> str:
     except CannotBeSent as error:
         return str(error)
     return ""
-
-
-def timed(visits: Callable[[int], int], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds an example by this clock: the best of several turns, because others may use the machine too."""
-    began, best, number = time.perf_counter(), float("inf"), 0
-    while number < 3 or time.perf_counter() - began < SECONDS:
-        start = clock()
-        examples = visits(number)
-        best = min(best, (clock() - start) / examples)
-        number += 1
-        if time.perf_counter() - began > 4 * SECONDS:
-            break
-    return best
 
 
 def makespan(costs: Sequence[int], workers: int) -> int:

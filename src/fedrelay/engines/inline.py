@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.relay import Context, Simulation, operator_threads, relay
+from fedrelay.engines.relay import Context, Simulation, relay
 from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import within
 from fedrelay.kernels.native import check as check_native
 from fedrelay.kernels.workspace import Computing, Precision
 from fedrelay.system.devices import deterministic
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 

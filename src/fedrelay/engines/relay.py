@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from typing import Any, Protocol
-
-import torch
 
 from fedrelay.data.examples import Store
 from fedrelay.data.federation import Federation
@@ -38,11 +35,13 @@ class Simulation:
     """Whether visits are made outside the interpreter, where they can be."""
     computing: Computing = Computing()
     """Where this process computes, and how."""
+    threads: int = 1
+    """How many visits that are made outside the interpreter may go on at once."""
 
     @cached_property
     def workspaces(self) -> Workspaces:
         """Where this process trains; they are not sent to others."""
-        return Workspaces(self.task, native=self.native, computing=self.computing)
+        return Workspaces(self.task, native=self.native, threads=self.threads, computing=self.computing)
 
     @cached_property
     def _there(self) -> tuple[Store, Task] | None:
@@ -231,32 +230,3 @@ def checked(work: Work, baton: Baton, visit: Visit, result: Result, before: int 
         return result  # as it came, and it was looked at then
     reason = spoiled(work, baton.params, result[0].params, visit.task.layout.trainable)
     return result if reason is None else Drop(visit.client.id, visit.hop, reason)
-
-
-@contextmanager
-def operator_threads(count: int) -> Iterator[None]:
-    """Inside, operators use this many threads, and numbers too small for full precision are taken as zero.
-
-    Such numbers make a processor many times slower, and say nothing.
-    """
-    before, flushed = torch.get_num_threads(), flushes_denormals()
-    if before != count:
-        torch.set_num_threads(count)
-    if not flushed:
-        torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        if not flushed:
-            torch.set_flush_denormal(False)
-        if before != count:
-            torch.set_num_threads(before)
-
-
-_TINY = 1e-300
-
-
-def flushes_denormals() -> bool:
-    """Whether numbers too small for full precision are taken as zero now, in this thread: Python computes as torch
-    does."""
-    return _TINY * 1e-10 == 0.0

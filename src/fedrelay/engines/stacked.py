@@ -8,15 +8,17 @@ from types import TracebackType
 import torch
 
 from fedrelay.data.federation import Federation
-from fedrelay.engines.pool.dispatch import Bundles, Stacks, dispatch
+from fedrelay.engines.inline import MOST_THREADS
+from fedrelay.engines.pool.dispatch import Bundles, Stacks, cores, dispatch
 from fedrelay.engines.pool.worker import Round
 from fedrelay.engines.pool.workers import LazyPool
-from fedrelay.engines.relay import LOG, Context, Simulation, operator_threads, relay, relay_together
+from fedrelay.engines.relay import LOG, Context, Simulation, relay, relay_together
 from fedrelay.engines.simulating import Simulating
 from fedrelay.errors import BadInput, within
 from fedrelay.kernels.native import check as check_native
 from fedrelay.kernels.workspace import Computing
 from fedrelay.system.devices import deterministic
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Outcome, Tree, Work
 
@@ -26,6 +28,10 @@ ROOM_THERE, MOST_THERE = 1 << 30, 256
 """On a GPU, which is filled by what is wide: so many bytes of them, and so many models."""
 
 
+NATIVE = 64
+"""So many visits are made ready at once, natively."""
+
+
 class Stacked(Simulating):
     """Advances up to `rows` chains at once as one computation: equal to inline within 1e-4, relative, after a visit.
 
@@ -33,8 +39,9 @@ class Stacked(Simulating):
     256. With more than one of `workers`, stacks are given out to processes of one thread each; the results do not
     depend on how many. On a `device` ("cuda", "cuda:1", "mps", "xpu", "auto" for what there is) there is one process.
 
-    With `native`, networks of dense layers are trained outside the interpreter, to the bits of inline with `native`:
-    the visits of a stack are made ready at once, trained one after another, and ended at once.
+    With `native`, networks of dense layers, with convolutions or LSTM layers before them or without, are trained
+    outside the interpreter, to the bits of inline with `native`: the visits of a stack are made ready at once, trained
+    by so many `threads` of this process (as many as there are cores, if you do not say), and ended at once.
     """
 
     def __init__(
@@ -45,6 +52,7 @@ class Stacked(Simulating):
         *,
         rows: int | None = None,
         workers: int = 1,
+        threads: int | None = None,
         native: bool = False,
         memory_limit: float | None = None,
         device: str = "cpu",
@@ -57,20 +65,29 @@ class Stacked(Simulating):
             raise BadInput(f"stacks are computed by one process on {device}: leave workers out, or use the engine pool")
         if rows is not None:
             within("rows", rows, least=2)
+        if threads is not None:
+            within("threads", threads, least=1, most=MOST_THREADS)
+            if threads > 1 and (workers > 1 or not native):
+                raise BadInput(
+                    "threads train what is made outside the interpreter, in one process: say native = true, and leave "
+                    "workers out"
+                )
         self.federation, self.task, self.seed, self.workers = federation, task, seed, workers
         self.native = native
+        self.threads = threads or (cores() if native and workers == 1 else 1)
         self.sizes: Sequence[int] = federation.sizes
         self.prepared = federation.source.prepared
-        self.rows = rows or rows_of(task, computing.device)
+        self.rows = rows or rows_of(task, computing.device, native=native)
         self.settle(computing, memory_limit)
-        self._simulation = Simulation(federation, task, seed, native, computing)
+        self._simulation = Simulation(federation, task, seed, native, computing, self.threads)
         self._pool = LazyPool(self._simulation)
         self._warned = False
 
     def run(self, work: Work, chains: Sequence[Chain], shared: Tree, round: int, /) -> Iterator[Outcome]:
         self._memory.discard()
         context = Context(work, shared, round, self._underway)
-        together = round > 0 and work.stacks(self.task)  # what happens before the first round is the same everywhere
+        # What happens before the first round is the same everywhere.
+        together = round > 0 and (work.stacks_natively if self.native else work.stacks)(self.task)
         if round and not together and not self._warned:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
             self._warned = True
@@ -111,7 +128,9 @@ class Stacked(Simulating):
         self.close()
 
 
-def rows_of(task: Task, device: torch.device) -> int:
-    """How many models fill a core or a GPU."""
+def rows_of(task: Task, device: torch.device, *, native: bool = False) -> int:
+    """How many models fill a core or a GPU; natively each is trained alone, so as many as make threads end together."""
+    if native and task.trains_natively:
+        return NATIVE
     room, most = (ROOM, 32) if device.type == "cpu" else (ROOM_THERE, MOST_THERE)
     return min(max(room // (8 * task.layout.size), 2), most)

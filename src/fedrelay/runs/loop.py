@@ -12,7 +12,6 @@ import numpy as np
 
 from fedrelay import seeds
 from fedrelay.engines.guard import diverged
-from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, Diverged, DroppedClients, RunFailed
 from fedrelay.merges import Every
 from fedrelay.runs import costs, ledger
@@ -22,6 +21,7 @@ from fedrelay.runs.surveys import ClientSurvey, at_home, newcomers, with_newcome
 from fedrelay.runs.threat import hits_of
 from fedrelay.system.devices import deterministic, placed, title
 from fedrelay.system.sequences import Integers
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import OneModel, OwnModels, PerClient, Predictor, Task
 from fedrelay.types import (
     BOUNDED,

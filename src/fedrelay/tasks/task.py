@@ -185,14 +185,15 @@ class Task:
         return works_by_example(self.network(), self.layout, two)
 
     @cached_property
+    def trains_natively(self) -> bool:
+        """Whether the compiled library can train models of this kind: plain sequences of dense layers, with
+        convolutions or LSTM layers before them or without."""
+        return self.plain and not nested(self.shape) and dense_layers(self.network(), self.layout) is not None
+
+    @cached_property
     def native(self) -> bool:
-        """Whether the compiled library can do something for models of this kind: train those that are plain sequences
-        of dense layers, with convolutions or LSTM layers before them or without, and filter for others that have large
-        convolutions."""
-        network = self.network()
-        if self.plain and not nested(self.shape) and dense_layers(network, self.layout) is not None:
-            return True
-        return filters(network)
+        """Whether it can do something for them: train, or filter for others that have large convolutions."""
+        return self.trains_natively or filters(self.network())
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

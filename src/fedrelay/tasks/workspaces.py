@@ -14,9 +14,11 @@ from fedrelay.tasks.task import Task
 class Workspaces:
     """Where the models of a task are trained and looked at. They belong to whoever makes visits, not to the task."""
 
-    def __init__(self, task: Task, *, native: bool = False, computing: Computing = Computing()) -> None:
+    def __init__(
+        self, task: Task, *, native: bool = False, threads: int = 1, computing: Computing = Computing()
+    ) -> None:
         self.task, self._native, self._computing = task, native, computing
-        self.device = computing.device
+        self.device, self._threads = computing.device, threads
         self._sides: dict[str, Workspace] = {}
         self._stack: StackedWorkspace | None = None
 
@@ -24,6 +26,11 @@ class Workspaces:
     def main(self) -> Workspace:
         """For the model that is trained."""
         return self._make()
+
+    def for_threads(self, most: int) -> list[Workspace]:
+        """One for each thread that trains models beside others, but no more than so many; `main` is the first."""
+        count = max(min(self._threads, most), 1)
+        return [self.main, *(self.side(f"thread {number}") for number in range(1, count))]
 
     def side(self, name: str = "received") -> Workspace:
         """For a model that is only looked at while another one is trained; there is one for every name."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedrelay.engines.relay import operator_threads
+from fedrelay.system.threads import operator_threads
 
 SETTINGS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 """Variables of the environment by which libraries choose how they add."""

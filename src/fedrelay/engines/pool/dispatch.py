@@ -12,9 +12,9 @@ import torch
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.pool.worker import Done, Job, Reply, Round
 from fedrelay.engines.pool.workers import Lost
-from fedrelay.engines.relay import operator_threads
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.system.cores import CORES, NUMBER, told, usable
+from fedrelay.system.threads import operator_threads
 from fedrelay.types import Baton, Chain, Outcome, Tree
 
 DEATHS = 3

@@ -22,11 +22,12 @@ import torch
 from fedrelay.engines.memory import Memory
 from fedrelay.engines.packing import Receiver, Sender
 from fedrelay.engines.pool.signs import BEAT, Signs
-from fedrelay.engines.relay import Context, Simulation, operator_threads, relay, relay_together
+from fedrelay.engines.relay import Context, Simulation, relay, relay_together
 from fedrelay.engines.relay import Signs as Whereabouts
 from fedrelay.engines.shared_folder import remove
 from fedrelay.errors import BadInput, RunFailed
 from fedrelay.system.devices import deterministic, find
+from fedrelay.system.threads import operator_threads
 from fedrelay.types import Chain, Drop, Outcome, Report, Tree
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from fedrelay.data.federation import Sent
 from fedrelay.engines.memory import Memory
-from fedrelay.engines.relay import Context, operator_threads
+from fedrelay.engines.relay import Context
 from fedrelay.engines.remote.history import History
 from fedrelay.engines.remote.messages import Held, Hop, Totals
 from fedrelay.engines.remote.relaying import Pending, Relaying
 from fedrelay.engines.remote.wire import Answered, Broken, Came, Event, Gone, Wire
 from fedrelay.errors import BadInput, RunFailed, say_once, within
 from fedrelay.system import files
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import Task
 from fedrelay.types import Chain, Engine, Outcome, Tree, Underway, Work
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import torch
 
 from fedrelay.data.federation import ClientData
-from fedrelay.engines.relay import attempt, in_full, operator_threads
+from fedrelay.engines.relay import attempt, in_full
 from fedrelay.engines.remote.messages import SAME, Done, Failed, Request, baton_of
 from fedrelay.engines.remote.trees import Malformed, decode, encode
 from fedrelay.system import files
+from fedrelay.system.threads import operator_threads
 from fedrelay.tasks import Task, Workspaces
 from fedrelay.types import Drop, Tree, Vector, Visit, Work
 

@@ -49,16 +49,23 @@ class Dense:
         self._ready_for: tuple[int, ...] = ()
 
     def descend(
-        self, x: torch.Tensor, y: torch.Tensor, batch: int, rule: Rule, which: torch.Tensor | None = None
+        self,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        batch: int,
+        rule: Rule,
+        which: torch.Tensor | None = None,
+        draw: torch.Generator | None = None,
     ) -> float:
         """Go through these examples in batches, with a step of this kind each; the sum of their losses, each as it was
-        before its step. `which` chooses rows of both, which lie as they are stored then (`takes`)."""
+        before its step. `which` chooses rows of both, which lie as they are stored then (`takes`). Dropout draws from
+        `draw`, or else from torch's global generator."""
         if which is None:
             x, y = self._laid(x, y)
         if self._ready_for != (batch, *x.shape[1:3]):
             self._prepare(x, batch)
         if self._words:
-            total = sum(self._run(*part, batch, rule) for part in self._parts(x, y, batch, which))
+            total = sum(self._run(*part, batch, rule) for part in self._parts(x, y, batch, which, draw))
         else:
             total = self._run(x, y, which, batch, rule)
         if math.isnan(total):
@@ -73,7 +80,9 @@ class Dense:
         )
         return total
 
-    def _parts(self, x: torch.Tensor, y: torch.Tensor, batch: int, which: torch.Tensor | None) -> Iterator[Part]:
+    def _parts(
+        self, x: torch.Tensor, y: torch.Tensor, batch: int, which: torch.Tensor | None, draw: torch.Generator | None
+    ) -> Iterator[Part]:
         """A few steps at a time, each with its random bits: those that the layers of PyTorch would draw."""
         several = max(BITS // self._words, 1) * batch
         rows = len(y) if which is None else len(which)
@@ -81,7 +90,7 @@ class Dense:
             some = slice(start, min(start + several, rows))
             whole, rest = divmod(some.stop - start, batch)
             words = whole * self._words + self._sequence.drawn(rest)
-            bits = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
+            bits = torch.empty(words, dtype=torch.int64).random_(-(2**63), None, generator=draw)
             self._front.bits = bits.data_ptr()
             yield (x[some], y[some], None) if which is None else (x, y, which[some])
 
