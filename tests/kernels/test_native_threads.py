@@ -17,10 +17,10 @@ from fedrelay.algorithms import fedseq, scaffold
 from fedrelay.data import Dirichlet, Examples, Iid, Source, digits
 from fedrelay.data.augment import Augment
 from fedrelay.engines import Inline, Stacked
-from fedrelay.kernels.native import Dense
 from fedrelay.models import CharLstm, Mlp, Own
 from fedrelay.system.threads import flushes_denormals
 from fedrelay.vectors import sha256
+from fedrelay.visits.native import NativeLoop
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -57,18 +57,18 @@ def relayed(federation: Federation, model, local=LOCAL, *, kind=Stacked, change=
 @pytest.fixture
 def met(monkeypatch) -> Iterator[set[int]]:
     """The threads that have trained. Nobody goes on before two have begun, for half a minute."""
-    seen, both, descend = set[int](), threading.Event(), Dense.descend
+    seen, both, trained = set[int](), threading.Event(), NativeLoop.trained
 
-    def watched(self, *given, **more) -> float:
+    def watched(self, *given) -> torch.Tensor:
         seen.add(threading.get_ident())
         if len(seen) > 1:
             both.set()
         both.wait(30)
         assert flushes_denormals()
         assert torch.get_num_threads() == 1
-        return descend(self, *given, **more)
+        return trained(self, *given)
 
-    monkeypatch.setattr(Dense, "descend", watched)
+    monkeypatch.setattr(NativeLoop, "trained", watched)
     return seen
 
 
@@ -99,10 +99,8 @@ def test_more_threads_than_visits_do_no_harm():
 
 def test_code_of_the_users_runs_in_one_thread(monkeypatch):
     """A transform that fedrelay does not know may not be made for more."""
-    seen, descend = set[int](), Dense.descend
-    monkeypatch.setattr(
-        Dense, "descend", lambda *given, **more: (seen.add(threading.get_ident()), descend(*given, **more))[1]
-    )
+    seen, trained = set[int](), NativeLoop.trained
+    monkeypatch.setattr(NativeLoop, "trained", lambda *given: (seen.add(threading.get_ident()), trained(*given))[1])
     relayed(of_digits(lambda x, rng: x), Mlp(hidden=(8,)), threads=2)
     assert seen == {threading.get_ident()}
 

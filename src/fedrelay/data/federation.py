@@ -232,8 +232,9 @@ class Federation:
     def client(self, index: int) -> ClientData:
         if not 0 <= index < len(self):
             raise BadInput(f"there is no client {index}: this federation has clients 0 to {len(self) - 1}")
-        first, last = self.starts.numpy()[index : index + 2].tolist()  # as NumPy: every visit asks
-        return ClientData(index, self.source.train, self.order[first:last].long())
+        order, starts = self.order.numpy(), self.starts.numpy()  # which is quicker, and every visit asks
+        rows = order[starts[index] : starts[index + 1]].astype(np.int64)
+        return ClientData(index, self.source.train, torch.from_numpy(rows))
 
     def client_test(self, index: int) -> ClientData:
         """The client's own test part; it may be empty."""

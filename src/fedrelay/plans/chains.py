@@ -173,11 +173,14 @@ def chains_of_groups(
     reshuffle: bool = False,
 ) -> Planned:
     """Draw groups; each becomes a chain that starts from the current model."""
-    select, order = rng.spawn(2)
+    (select,) = rng.spawn(1)
     groups, drawn = state.memo["groups"], draw(state.memo, fraction, sampler, select)
+    members = [groups[one.index] for one in drawn.draws]
+    # To make a generator takes longer than all else here, and nothing is drawn for those that are alone.
+    order = rng.spawn(1)[0] if any(len(group) > 1 for group in members) else rng
     chains = [
-        Chain(state.batons[0], in_order(groups[one.index], laps, order, reshuffle=reshuffle), weight=one.weight)
-        for one in drawn.draws
+        Chain(state.batons[0], in_order(group, laps, order, reshuffle=reshuffle), weight=one.weight)
+        for one, group in zip(drawn.draws, members, strict=True)
     ]
     return Planned(
         {**state.memo, "sampler": drawn.memo},

@@ -76,9 +76,11 @@ def traffic(
             holder = holder if hop in lost else client
         up += holder is not None and not serverless
         extra_down += len(outcome.chain.clients) * each
-        extra_up += sum(size_of(report.uplink, home) for report in outcome.reports)
         more_down += len(outcome.chain.clients) * vectors
-        more_up += sum(vectors_in(report.uplink, model) for report in outcome.reports)
+        for report in outcome.reports:
+            if report.uplink:  # mostly there is none
+                extra_up += size_of(report.uplink, home)
+                more_up += vectors_in(report.uplink, model)
     baton, passed = size_of(model, home), across if relayed else 0
     down, up, across = down + passed, up + passed, across - passed
     sizes = (down * baton + extra_down, up * baton + extra_up, across * baton)

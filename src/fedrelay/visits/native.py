@@ -10,7 +10,7 @@ import torch
 
 from fedrelay import seeds
 from fedrelay.data.examples import Examples
-from fedrelay.kernels.native import Dense, Rule, passes
+from fedrelay.kernels.native import Dense, Drawing, Rule, draws_orders, passes
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.system.threads import side_by_side
 from fedrelay.tasks import Workspaces
@@ -27,9 +27,12 @@ Pass: TypeAlias = torch.Tensor | Iterator[batches.Batch]
 """The rows of a pass, to be taken as they lie; or what was taken of them, several batches in one."""
 
 
-def native_loop(training: Training, effect: Effect, visit: Visit) -> NativeLoop | None:
-    """What trains in the main workspace outside the interpreter, if that can do all that is asked for."""
+def native_loop(training: Training, effect: Effect, visit: Visit, like: NativeLoop | None = None) -> NativeLoop | None:
+    """What trains outside the interpreter, if that can do all that is asked for. `like` is a loop of the same training,
+    whose rule serves this visit too."""
     workspace = visit.workspaces.main
+    if like is not None and workspace.dense is not None:
+        return NativeLoop(workspace.dense, like.rule, like.kept, training, visit)
     special = effect.losses or effect.run or effect.uphill or effect.held or effect.guides or training.per_example
     if workspace.dense is None or special:
         return None
@@ -50,32 +53,49 @@ class NativeLoop:
         self, dense: Dense, rule: Rule, kept: tuple[Optimiser, Effect], training: Training, visit: Visit
     ) -> None:
         client, examples = visit.client, cast("Any", visit.client.examples)
-        self._dense, self._rule, self._batch = dense, rule, training.at_once(client.size)
-        self._kept = kept  # what the rule points to must stay as long as the visit
+        self._dense, self._training, self._visit = dense, training, visit
+        self.rule, self.kept = rule, kept  # what the rule points to must stay as long as the visit
         self.momentum, self.losses = kept[0].momentum, 0.0
-        number = training.number(visit)
-        self._draw = seeds.torch_generator(number) if visit.workspaces.main.draws else None
         self.steps, self.examples = training.lengths(client.size)
+        self._drawing = Drawing(training.number(visit), self.examples, training.at_once(client.size))
+        self._draw = seeds.torch_generator(self._drawing.seed) if dense.draws else None
         in_memory = type(examples) is Examples
-        self._from = examples if in_memory and not examples.transform else None
+        self._from = examples if in_memory and not examples.transform and dense.takes(examples.x, examples.y) else None
         self.shares = in_memory and (not examples.transform or getattr(examples.transform, "anywhere", False))
         """Whether it can go on beside others: code of the user's, or a file that is read, may not be made for that."""
-        if self._from is not None and dense.takes(examples.x, examples.y):
-            self.passes: Iterator[Pass] = passes(number, client.rows, self.examples) or (
-                client.rows.index_select(0, order) for order in training.row(visit).passes
-            )
-        else:
-            self.passes = batches.alone(training.row(visit), joined=True)
+
+    @property
+    def passes(self) -> Iterator[Pass]:
+        """All of them, to be gone through once."""
+        training, visit, rows = self._training, self._visit, self._visit.client.rows
+        if self._from is None:
+            return batches.alone(training.row(visit), joined=True)
+        return passes(self._drawing.seed, rows, self.examples) or (
+            rows.index_select(0, order) for order in training.row(visit).passes
+        )
 
     def descend(self, some: Pass, dense: Dense | None = None) -> None:
         """Make the steps of one pass, at the place that it was made for or at another one."""
-        dense = dense or self._dense
+        dense, batch = dense or self._dense, self._drawing.batch
         if isinstance(some, torch.Tensor):
             assert self._from is not None
-            total = dense.descend(self._from.x, self._from.y, self._batch, self._rule, some, self._draw)
+            total = dense.descend(self._from.x, self._from.y, batch, self.rule, some, self._draw)
         else:
-            total = sum(dense.descend(x, y, self._batch, self._rule, draw=self._draw) for x, y, _ in some)
+            total = sum(dense.descend(x, y, batch, self.rule, draw=self._draw) for x, y, _ in some)
         self.losses = c_float(self.losses + c_float(total).value).value  # in float32, as the other loop adds them up
+
+    def trained(self, received: Vector, workspace: Workspace) -> Vector:
+        """The model after all passes, made in this workspace: in one call, where nothing else is to be done."""
+        dense, rows = workspace.dense, self._visit.client.rows
+        assert dense is not None
+        if self._from is not None and self._draw is None and draws_orders(rows.shape[0]):
+            model, rows = received.clone(memory_format=torch.contiguous_format), rows.contiguous()
+            self.losses = dense.visit(model, self._from.x, self._from.y, rows, self._drawing, self.rule)
+            return model
+        workspace.load(received, training=True)
+        for some in self.passes:
+            self.descend(some, dense)
+        return workspace.model()
 
 
 def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[Visit]) -> list[Result] | None:
@@ -84,20 +104,21 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
     All are made ready, then all are trained, then all are ended: a processor that goes through the same code again has
     it at hand, and short visits take a quarter less. Outside the interpreter several threads train at once.
     """
-    loops = list[NativeLoop]()
+    loops, like = list[NativeLoop](), None
     for baton, visit in zip(batons, visits, strict=True):
-        loop = native_loop(training, effect_of(training.terms, baton.params, visit), visit)
+        loop = native_loop(training, effect_of(training.terms, baton.params, visit), visit, like)
         if loop is None:
             return None
         loops.append(loop)
-    models = trained(loops, batons, visits[0].workspaces)
+        like = loop if not training.terms and loop.kept[0].forgets else None
+    models = all_trained(loops, batons, visits[0].workspaces)
     ended = []
     for baton, visit, model, loop in zip(batons, visits, models, loops, strict=True):
         ended.append(training.finish(baton, visit, model, Epoch(0, loop.steps, loop.examples, loop.losses)))
     return ended
 
 
-def trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces: Workspaces) -> list[Vector]:
+def all_trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces: Workspaces) -> list[Vector]:
     """What becomes of the models, by as many threads as there may be: each takes the longest visit that is left."""
     models, longest_first = dict[int, Vector](), sorted(range(len(loops)), key=lambda number: -loops[number].examples)
     following = iter(longest_first)
@@ -105,16 +126,10 @@ def trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces: Wo
     def go_on(workspace: Workspace) -> None:
         try:
             while (number := next(following, None)) is not None:
-                models[number] = one(number, workspace)
+                models[number] = loops[number].trained(batons[number].params, workspace)
         except BaseException:
             list(following)  # nobody needs the others any more
             raise
-
-    def one(number: int, workspace: Workspace) -> Vector:
-        workspace.load(batons[number].params, training=True)
-        for some in loops[number].passes:
-            loops[number].descend(some, workspace.dense)
-        return workspace.model()
 
     alone = not all(loop.shares for loop in loops)
     side_by_side(go_on, workspaces.for_threads(1 if alone else len(loops)))

@@ -28,6 +28,11 @@ class Optimiser(ABC):
         """What of earlier steps goes on in the next one, if that is one vector; it may be overwritten."""
         return None
 
+    @property
+    def forgets(self) -> bool:
+        """Whether a step has nothing of the steps before it."""
+        return False
+
     @abstractmethod
     def first(self, rows: int) -> Optimiser:
         """The optimiser of the first rows alone, at the same place in memory."""
@@ -48,6 +53,10 @@ class Descent(Optimiser):
     @property
     def momentum(self) -> torch.Tensor | None:
         return self.velocity
+
+    @property
+    def forgets(self) -> bool:
+        return self.velocity is None
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor, lr: float) -> None:
         if self.weight_decay:

@@ -5,6 +5,7 @@
 
    Sums go in a fixed order and products are not fused with additions (-ffp-contract=off): which of the compiled variants a
    processor takes does not change the bits of what is in this file. */
+#include "dense.h"
 #include "products.h"
 
 #include <math.h>
@@ -13,21 +14,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 9, DESCENT = 0, ADAM = 1, ADAMW = 2 };
-
-typedef struct {
-    int64_t weight, bias; /* where they begin in the vector; bias -1: none */
-    int32_t inputs, outputs, relu, share; /* dropout keeps `share` of 65,536 numbers; 0: there is none */
-} Layer;
-
-typedef struct {
-    double lr, beta1, beta2;
-    float *velocity, *square;    /* momentum or Adam's mean; Adam's mean of squares */
-    const float *anchor, *shift; /* of a force on the gradient; may be NULL */
-    int64_t steps;               /* taken so far, for Adam */
-    float momentum, weight_decay, clip, strength, eps; /* clip 0: none */
-    int32_t kind;
-} Rule;
+enum { ABI = 10 };
 
 EXPORT int dense_abi(void) { return ABI; }
 EXPORT void dense_bytes(int64_t *of) {
@@ -202,9 +189,6 @@ static void back_to_weights(const Step *s, const Layer *l, const float *in, cons
     sum_rows(&sums, s->lists, s->next, apart ? s->following : 0);
 }
 
-/* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
-   y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class, or a token not in
-   the table. x are numbers, or whole numbers where tokens are read. `scratch` begins at a line of the cache. */
 EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
                             int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
                             Rule *r, float *scratch) {
@@ -290,8 +274,8 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         }
         if (reader) reader_backward(reader, d, n, target, s.times, s.add);
         front.bits = after;
-        r->steps++;
         if (plain) continue;
+        r->steps++;
         if (r->clip > 0) shortened(g, r->clip, size);
         forced(g, w, r, size);
         if (r->kind == DESCENT) descend(w, g, r, size);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -23,15 +23,29 @@ MOST_ROWS = 2**32 - 1
 KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
+def draws_orders(count: int) -> bool:
+    """Whether the library draws orders of so many rows as NumPy does."""
+    library = found()
+    return isinstance(library, Found) and library.draws and count <= MOST_ROWS
+
+
 def passes(seed: int, rows: torch.Tensor, examples: int) -> Iterator[torch.Tensor] | None:
     """These rows in a fresh order per pass, as NumPy's generator of this seed draws them; the last pass ends with the
     last of so many examples. None where only NumPy can."""
     library = found()
-    if isinstance(library, str) or not library.draws or len(rows) > MOST_ROWS:
+    if isinstance(library, str) or not draws_orders(len(rows)):
         return None
     starts = range(0, examples, len(rows))
     orders = drawn(library.library, seed, rows.contiguous())
     return (order[: examples - start] for start, order in zip(starts, orders))  # noqa: B905
+
+
+class Drawing(NamedTuple):
+    """How a visit goes through its rows: from which seed, how many examples in all, and how many at a time."""
+
+    seed: int
+    examples: int
+    batch: int
 
 
 class Dense:
@@ -46,7 +60,10 @@ class Dense:
         self._front = Front(count=len(sequence.stages), share=sequence.share)
         where = ctypes.addressof(self._front), ctypes.addressof(self._layers), len(self._layers)
         self._where = *where, weights.data_ptr(), gradient.data_ptr(), len(weights)
+        self.draws = bool(sequence.share or any(part.share for part in (*sequence.stages, *sequence.layers)))
+        """Whether training draws random numbers besides the orders of examples: there is dropout."""
         self._ready_for: tuple[int, ...] = ()
+        self._order = torch.empty(0, dtype=torch.int64)
 
     def descend(
         self,
@@ -70,6 +87,26 @@ class Dense:
             total = self._run(x, y, which, batch, rule)
         if math.isnan(total):
             self._check(*((x, y) if which is None else (x[which], y[which])))
+        return total
+
+    def visit(
+        self, weights: Vector, x: torch.Tensor, y: torch.Tensor, rows: torch.Tensor, draw: Drawing, rule: Rule
+    ) -> float:
+        """A whole visit, in one call: go through these rows of x and y (`takes`) again and again, each time in a fresh
+        order, and let these weights descend, in place. The sum of the losses, as passes add it up. The rule may be that
+        of other visits, too: what it points to must not."""
+        if self._ready_for != (draw.batch, *x.shape[1:3]):
+            self._prepare(x, draw.batch)
+        front, layers, count, _, gradient, size = self._where
+        if self._order.shape[0] < rows.shape[0]:
+            self._order = torch.empty_like(rows)
+        total: float = self._found.library.dense_visit(
+            *(self._found.sgemm, front, layers, count, weights.data_ptr(), gradient, size, x.data_ptr(), y.data_ptr()),
+            *(rows.data_ptr(), rows.shape[0], draw.examples, draw.seed, self._order.data_ptr(), draw.batch),
+            *(ctypes.addressof(rule), self._scratch.data_ptr()),
+        )
+        if math.isnan(total):
+            self._check(x[rows], y[rows])
         return total
 
     def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:

@@ -1,6 +1,6 @@
 /* The orders in which a visit goes through its client's examples: those that NumPy draws (SeedSequence, PCG64, and
    Generator.permutation of fewer than 2^32), bit for bit. Whoever loads the library compares them. */
-#include "conv.h"
+#include "dense.h"
 
 #include <string.h>
 
@@ -59,9 +59,9 @@ static Stream stream_of(uint64_t seed) {
     return s;
 }
 
+_Static_assert(sizeof(Stream) <= STREAM, "there is room for a stream");
 EXPORT int64_t draw_bytes(void) { return sizeof(Stream); }
 
-/* These rows in the next order of a stream, which begins with `seed` where `begin` says so. */
 EXPORT void draw_pass(void *stream, int begin, uint64_t seed, const int64_t *rows, int64_t size, int64_t *into) {
     Stream s;
     if (begin) s = stream_of(seed);

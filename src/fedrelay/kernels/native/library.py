@@ -17,7 +17,7 @@ from fedrelay.errors import BadInput
 from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
 
-ABI = 9
+ABI = 10
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
@@ -67,6 +67,11 @@ def found() -> Found | str:
     library.dense_descend.argtypes = (
         *(pointer, pointer, pointer, word, pointer, pointer, whole),
         *(pointer, pointer, pointer, whole, word, pointer, pointer),
+    )
+    library.dense_visit.restype = ctypes.c_double
+    library.dense_visit.argtypes = (
+        *(pointer, pointer, pointer, word, pointer, pointer, whole),
+        *(pointer, pointer, pointer, whole, whole, ctypes.c_uint64, pointer, word, pointer, pointer),
     )
     library.draw_bytes.restype, library.draw_bytes.argtypes = whole, ()
     library.draw_pass.restype = None

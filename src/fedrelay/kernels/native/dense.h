@@ -1,0 +1,33 @@
+/* Dense layers, how a step is made of a gradient, and what goes through examples step by step. */
+#ifndef FEDRELAY_DENSE_H
+#define FEDRELAY_DENSE_H
+#include "conv.h"
+
+enum { DESCENT = 0, ADAM = 1, ADAMW = 2 };
+
+typedef struct {
+    int64_t weight, bias; /* where they begin in the vector; bias -1: none */
+    int32_t inputs, outputs, relu, share; /* dropout keeps `share` of 65,536 numbers; 0: there is none */
+} Layer;
+
+typedef struct {
+    double lr, beta1, beta2;
+    float *velocity, *square;    /* momentum or Adam's mean; Adam's mean of squares */
+    const float *anchor, *shift; /* of a force on the gradient; may be NULL */
+    int64_t steps;               /* taken so far, for Adam */
+    float momentum, weight_decay, clip, strength, eps; /* clip 0: none */
+    int32_t kind;
+} Rule;
+
+/* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
+   y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class, or a token not in
+   the table. x are numbers, or whole numbers where tokens are read. `scratch` begins at a line of the cache. */
+EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
+                            int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
+                            Rule *r, float *scratch);
+
+enum { STREAM = 64 }; /* bytes that a stream of random numbers has at most */
+
+/* These rows in the next order of a stream, which begins with `seed` where `begin` says so. */
+EXPORT void draw_pass(void *stream, int begin, uint64_t seed, const int64_t *rows, int64_t size, int64_t *into);
+#endif
