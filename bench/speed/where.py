@@ -2,8 +2,9 @@
 
     python bench/speed/where.py [A B D E]
 
-Networks of dense layers have a second column: as they train natively, in the C library and around it. The profiler does
-not see into the library, which counts as one operator: its time is taken at the call.
+Networks that train natively have a second column: the C library and what is around it, with the visits of a round made
+ready together, as `auto` has them. The profiler does not see into the library, which counts as one operator, timed at
+the call. What is between operators is the interpreter, and all of the library that is not training.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from workloads import LR, WORKLOADS
 
 from fedrelay import Sgd, Task
-from fedrelay.engines import Inline
+from fedrelay.engines import Inline, Stacked
 from fedrelay.kernels.native import Found, found
 from fedrelay.types import Baton, Chain
 
@@ -35,7 +36,7 @@ KINDS = {
 LIBRARY, OTHER, BETWEEN = "in the C library", "other operators", "between operators"
 ROWS = (LIBRARY, *KINDS, OTHER, BETWEEN)
 SPEED = "examples/s on one thread"
-LONG = 0.5
+LONG = 0.2
 """Seconds that are watched at a time: visits of a millisecond are repeated."""
 TRIES = 3
 
@@ -53,26 +54,32 @@ class Watch:
         return result
 
 
+TRAINING = ("dense_descend", "dense_visit")
+"""What of the library trains: pass by pass, or a whole visit."""
+
+
 @contextmanager
-def watched_library() -> Iterator[Watch]:
-    """The library with a watch on what trains; without a library a watch that nobody calls."""
+def watched_library() -> Iterator[list[Watch]]:
+    """The library with a watch on what trains; without a library there is none."""
     known = found()
-    if not isinstance(known, Found):
-        yield Watch(len)
-        return
-    function = known.library.dense_descend
-    watch = known.library.dense_descend = Watch(function)
+    library = known.library if isinstance(known, Found) else None
+    before = {name: getattr(library, name) for name in TRAINING if library is not None}
+    watches = {name: Watch(function) for name, function in before.items()}
     try:
-        yield watch
+        for name, watch in watches.items():
+            setattr(library, name, watch)
+        yield list(watches.values())
     finally:
-        known.library.dense_descend = function
+        for name, function in before.items():
+            setattr(library, name, function)
 
 
 def shares(name: str, *, native: bool) -> dict[str, str]:
     """A column: what share of the time is spent where, and how fast it is without a profiler."""
     work = WORKLOADS[name]
     federation = federation_of(work)
-    engine = Inline(federation, Task.of(MODELS[work.model], federation), native=native)
+    task = Task.of(MODELS[work.model], federation)
+    engine = Stacked(federation, task, native=True, threads=1) if native else Inline(federation, task)
     start = Baton(engine.task.init(0))
     chains = [Chain(start, (client,)) for client in range(min(work.per_round, 20))]
     local = Sgd(epochs=work.epochs, batch=work.batch, lr=LR)
@@ -93,7 +100,7 @@ def shares(name: str, *, native: bool) -> dict[str, str]:
         with watched_library() as library, profile(activities=[ProfilerActivity.CPU]) as profiled:
             watched = visits(times)
         if watched < best:  # nothing else was in the way
-            best, spent = watched, Counter({LIBRARY: library.seconds / watched})
+            best, spent = watched, Counter({LIBRARY: sum(one.seconds for one in library) / watched})
             for row in profiled.key_averages():
                 spent[kinds.get(row.key, OTHER)] += row.self_cpu_time_total / watched / 1e6
     spent[BETWEEN] = 1 - spent.total()
@@ -110,6 +117,7 @@ def dense(name: str) -> bool:
 def main() -> None:
     columns: dict[str, dict[str, str]] = {}
     for name in sys.argv[1:] or ["A", "B", "D", "E"]:
+        print(f"{name} …", file=sys.stderr, flush=True)
         columns[name] = shares(name, native=False)
         if dense(name):
             columns[f"{name} natively"] = shares(name, native=True)

@@ -40,8 +40,8 @@ class Stacked(Simulating):
     depend on how many. On a `device` ("cuda", "cuda:1", "mps", "xpu", "auto" for what there is) there is one process.
 
     With `native`, networks of dense layers, with convolutions or LSTM layers before them or without, are trained
-    outside the interpreter, to the bits of inline with `native`: the visits of a stack are made ready at once, trained
-    by so many `threads` of this process (as many as there are cores, if you do not say), and ended at once.
+    outside the interpreter, to the bits of inline with `native`. So many `threads` of this process train at once, one
+    for each core if you do not say; the results do not depend on how many.
     """
 
     def __init__(
