@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -90,3 +91,12 @@ def picture(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (2
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, colour).save(path)
     return path
+
+
+def stackoverflow_hdf5(folder: Path, train: dict[str, list[str]], test: dict[str, list[str]]) -> None:
+    """The files of StackOverflow's public federated version: sentences by author."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, clients in (("train", train), ("test", test)):
+        with h5py.File(folder / f"stackoverflow_{part}.h5", "w") as file:
+            for name, sentences in clients.items():
+                file.create_dataset(f"examples/{name}/tokens", data=sentences, dtype=h5py.string_dtype())

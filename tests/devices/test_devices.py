@@ -25,12 +25,12 @@ from fedrelay.data import Federation, Iid
 from fedrelay.data.stores.on_device import bytes_there
 from fedrelay.data.synthetic import synthetic
 from fedrelay.engines import Auto, Inline, Pool, Stacked, bits
-from fedrelay.engines.auto import Sample
 from fedrelay.engines.pool.engine import check_alike
 from fedrelay.engines.pool.worker import moved
 from fedrelay.engines.pool.workers import WorkerPool
 from fedrelay.engines.relay import Context, Simulation
 from fedrelay.engines.room import Wanted, parts_of
+from fedrelay.engines.sample import Sample
 from fedrelay.errors import SAID, RunFailed
 from fedrelay.kernels.workspace import Computing
 from fedrelay.models import LeNet5, Mlp, Own

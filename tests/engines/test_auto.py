@@ -52,6 +52,7 @@ def speeds(monkeypatch):
             return stacked_native if self.simulation.native else stacked
 
         monkeypatch.setattr(Sample, "together", together)
+        monkeypatch.setattr(Sample, "in_threads", lambda self, threads: True)
         monkeypatch.setattr(auto, "cores", lambda: 2)
         monkeypatch.setattr(auto, "found_native", lambda: True)  # also where there was no compiler
 
@@ -95,6 +96,36 @@ def test_the_fastest_way_is_taken_if_it_is_worth_it(speeds, found, chosen):
     engine.choose = lambda settings: taken.append(dict(settings))  # so that nothing is started
     next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
     assert taken == [chosen]
+
+
+@pytest.mark.parametrize("found", [(1e-2, 0.1e-2, 1e-2), (1e-2, 1e-2, 0.2e-2), (1e-2, 1e-2, 1e-2, 0.3e-2, 0.2e-2)])
+def test_on_one_core_nothing_is_shared(speeds, monkeypatch, found):
+    speeds(*found)
+    monkeypatch.setattr(auto, "cores", lambda: 1)
+    federation = Federation.split(digits(), Dirichlet(alpha=0.3, deal="classes"), 12)
+    engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
+    next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
+    assert engine.settings["name"] != "pool"
+    assert all(engine.settings.get(key, 1) == 1 for key in ("workers", "threads"))
+
+
+def test_threads_are_reckoned_with_only_where_they_train(speeds, monkeypatch):
+    """The user's own transform is run by one thread."""
+    if not native.available():
+        lacking(f"the compiled part is not there: {native.found()}")
+    shares = Sample.in_threads
+    speeds(1e-2, 1e-2, 0.5e-2, 0.3e-2, 0.2e-2)
+    monkeypatch.setattr(Sample, "in_threads", shares)
+    source = digits()
+    taken = []
+    for train_part in (source.train, source.train.with_transform(lambda x, rng: x)):
+        changed = replace(source, train=train_part)
+        federation = Federation.split(changed, Dirichlet(alpha=0.3, deal="classes"), 12)
+        engine = Auto(federation, Task.of(Mlp(hidden=(8,)), federation))
+        monkeypatch.setattr(engine, "choose", lambda settings: taken.append(settings.get("threads")))
+        next(iter(train(fr.method(fedavg(), local=Sgd(batch=8), fraction=0.5), engine, rounds=1)))
+    assert taken[0] == 2
+    assert taken[1] in (1, None)
 
 
 def test_one_chain_is_never_given_to_workers_or_stacked(speeds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -13,13 +13,16 @@ from torch import nn
 
 import fedrelay as fr
 from fedrelay import Adam, BadInput, Federation, Sgd, Task
-from fedrelay.algorithms import fedseq, scaffold
+from fedrelay.algorithms import fedsam, fedseq, scaffold
 from fedrelay.data import Dirichlet, Examples, Iid, Source, digits
 from fedrelay.data.augment import Augment
 from fedrelay.engines import Inline, Stacked
+from fedrelay.kernels.native import dense, found
 from fedrelay.models import CharLstm, Mlp, Own
 from fedrelay.system.threads import flushes_denormals
+from fedrelay.types import Baton, Chain
 from fedrelay.vectors import sha256
+from fedrelay.visits.around import Around
 from fedrelay.visits.native import NativeLoop
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -124,3 +127,83 @@ def test_threads_that_would_have_nothing_to_do_are_refused(settings, words):
     data = of_digits()
     with pytest.raises(BadInput, match=words):
         Stacked(data, Task.of(DROPPING, data), **settings)
+
+
+def test_a_client_that_fails_is_dropped_by_name_and_takes_nobody_with_it():
+    data = of_digits()
+    y = data.source.train.y.clone()
+    y[data.client(1).rows] = 99
+    wrong = Federation(replace(data.source, train=replace(data.source.train, y=y)), data.order, data.starts)
+    task = Task.of(Mlp(hidden=(8,)), data)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(4)]
+    found = list(Stacked(wrong, task, native=True, threads=2).run(LOCAL, chains, {}, 1))
+    assert [len(outcome.dropped) for outcome in found] == [0, 1, 0, 0]
+    assert "there are 10 classes" in found[1].dropped[0].reason
+    alone = list(Inline(data, task, native=True).run(LOCAL, chains, {}, 1))
+    for number in (0, 2, 3):
+        assert sha256(found[number].baton.params) == sha256(alone[number].baton.params)
+
+
+@pytest.mark.parametrize("change", [lambda model: model.double(), lambda model: model.half()])
+def test_a_model_of_other_numbers_is_trained_in_float32(change):
+    data = of_digits()
+    task = Task.of(Mlp(hidden=(8,)), data)
+    chains = [Chain(Baton(change(task.init(0))), (client,)) for client in range(3)]
+    ways = Inline(data, task, native=True), Stacked(data, task, native=True, threads=2)
+    one, other = ([outcome.baton.params for outcome in way.run(LOCAL, chains, {}, 1)] for way in ways)
+    assert [sha256(model) for model in one] == [sha256(model) for model in other]
+    assert {model.dtype for model in other} == {torch.float32}
+
+
+def test_a_model_of_another_size_drops_its_client_and_nothing_else_happens():
+    data = of_digits()
+    task = Task.of(Mlp(hidden=(8,)), data)
+    chains = [Chain(Baton(torch.zeros(100)), (client,)) for client in range(2)]
+    for outcome in Stacked(data, task, native=True, threads=2).run(LOCAL, chains, {}, 1):
+        assert "size" in outcome.dropped[0].reason
+
+
+@dataclass(frozen=True)
+class Careful(Around):
+    """Says that its visits must be made one by one."""
+
+    def stacks(self, task, /):
+        return False
+
+    def __call__(self, baton, visit, /):
+        CALLED.append(visit.client.id)
+        return self.work(baton, visit)
+
+
+CALLED = list[int]()
+
+
+def test_work_that_does_not_stack_is_asked_for_every_visit():
+    data = of_digits()
+    chains = [Chain(Baton(Task.of(DROPPING, data).init(0)), (client,)) for client in range(4)]
+    CALLED.clear()
+    list(Stacked(data, Task.of(DROPPING, data), native=True, threads=2).run(Careful(LOCAL), chains, {}, 1))
+    assert CALLED == [0, 1, 2, 3]
+
+
+def test_what_is_held_out_is_held_out_once_where_terms_cannot_be_native():
+    """A network with dropout does not stack, and steps uphill are not native: visits are made one by one."""
+    data = of_digits()
+    local = replace(LOCAL, validation=0.3)
+    one, other = (relayed(data, DROPPING, local, change=fedsam(), kind=kind) for kind in (Inline, Stacked))
+    assert sha256(one) == sha256(other)
+
+
+def test_a_long_visit_lets_the_interpreter_have_its_turns(monkeypatch):
+    """So that Ctrl-C is seen: the library is called for every pass if they take long, to the same bits."""
+    data, library = of_digits(), found().library
+    many = Sgd(batch=8, lr=0.1, epochs=9)
+    whole = sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1))
+    calls, visit = [], library.dense_visit
+    monkeypatch.setattr(library, "dense_visit", lambda *given: (calls.append(1), visit(*given))[1])
+    assert sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1)) == whole
+    few = len(calls)
+    monkeypatch.setattr(dense, "TURN", 0.0)
+    assert sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1)) == whole
+    assert len(calls) - few == 2 * 6 * 9  # rounds, clients, passes
+    assert few < len(calls) - few

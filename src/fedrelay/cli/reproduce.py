@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedrelay.cli import data as cli_data
@@ -108,8 +108,10 @@ def show(done: Outcome, out: Path) -> None:
 
 def listing(data_dir: Path | None) -> Table:
     """Every table and figure, and whether its data is at hand."""
-    table = Table("item", "what it is", "data at hand?", title_justify="left")
-    for name in library.names():
+    names = library.names()
+    whole = Column("item", no_wrap=True, min_width=max(map(len, names)))  # to be typed, so none is cut
+    table = Table(whole, "what it is", "data at hand?", title_justify="left")
+    for name in names:
         (item,) = library.wanted(name)
         panels = [scales.tables_of(item, "paper", panel) for panel in scales.panels_of(item, "paper")]
         lacking = dict.fromkeys(absent for tables in panels for absent in carry_out.missing(tables, data_dir))

@@ -50,6 +50,9 @@ TRANSPORT = 1.1
 WAITING = 1e-4
 """Seconds a visit that threads are reckoned to wait for one another's turns in the interpreter."""
 
+MEASURED = 16
+"""So many visits at once are measured at most: natively each is trained alone."""
+
 LONG = 10.0
 """Seconds of a round that must not be lost: what is done of it is kept, which is so where chains run one by one."""
 
@@ -263,18 +266,20 @@ class Auto(Engine):
             ways.append(Way("inline", {"threads": 1, **how}, alone * sum(cost)))
             if hands > 1:
                 ways.append(Way("pool", {"workers": hands, **how}, alone * makespan(cost, hands) * TRANSPORT))
-            ways += self._in_threads(sample, context, chains)
+            ways += self._in_threads(sample, context, chains, alone)
         return ways
 
-    def _in_threads(self, sample: Sample, context: Context, chains: Sequence[Chain]) -> Iterator[Way]:
-        """Visits outside the interpreter, made ready together, by one thread and by one for each core."""
-        if len(chains) == 1 or not (self.task.trains_natively and context.work.stacks_natively(self.task)):
+    def _in_threads(self, sample: Sample, context: Context, chains: Sequence[Chain], alone: float) -> Iterator[Way]:
+        """Visits outside the interpreter, made ready together, by one thread and by one for each core; `alone` is what
+        an example takes where they are made one by one."""
+        cost, hands = costs(chains, self.sizes), min(cores(), len(chains))
+        known = self.task.trains_natively and context.work.stacks(self.task.natively)
+        if len(chains) == 1 or not known or alone * makespan(cost, hands) > LONG:
             return
-        rows, cost = min(rows_of(self.task, self.device, native=True), len(chains)), costs(chains, self.sizes)
-        each, hands = sample.together(rows), min(cores(), len(chains))
-        waiting = WAITING * sum(len(chain.clients) for chain in chains)
-        if each * makespan(cost, hands) + waiting > LONG:
-            return
+        rows = min(rows_of(self.task, self.device, native=True), len(chains))
+        each, waiting = sample.together(min(rows, MEASURED)), WAITING * sum(len(chain.clients) for chain in chains)
+        if hands > 1 and not sample.in_threads(hands):
+            hands = 1
         for threads in sorted({1, hands}):
             seconds = each * makespan(cost, threads) + (waiting if threads > 1 else 0)
             yield Way("stacked", {"rows": rows, "threads": threads, "native": True}, seconds)

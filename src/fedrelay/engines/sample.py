@@ -78,6 +78,16 @@ class Sample:
             all_of_them(0)
             return timed(all_of_them, self._clock(1)) * self._longer
 
+    def in_threads(self, threads: int) -> bool:
+        """Whether two visits at once are shared by threads, where there may be so many: not all work, or data, is made
+        for that."""
+        simulation = replace(self.simulation, threads=threads)
+        batons = [baton for baton, _ in self._visits[:2]]
+        visits = [replace(visit, workspaces=simulation.workspaces) for _, visit in self._visits[:2]]
+        with operator_threads(1):
+            attempt_together(self._work, batons, visits)
+        return simulation.workspaces.threads_used > 1
+
 
 def clock_of(threads: int, device: torch.device = CPU, *, waits: bool = False) -> Callable[[], float]:
     """What measures work of so many threads: of one, its own time on a core, which nobody else's work changes (where

@@ -28,8 +28,8 @@ ROOM_THERE, MOST_THERE = 1 << 30, 256
 """On a GPU, which is filled by what is wide: so many bytes of them, and so many models."""
 
 
-NATIVE = 64
-"""So many visits are made ready at once, natively."""
+NATIVE, ROOM_NATIVE = 64, 1 << 28
+"""So many visits are made ready at once, natively, and about so many bytes of models and what optimisers keep."""
 
 
 class Stacked(Simulating):
@@ -87,7 +87,7 @@ class Stacked(Simulating):
         self._memory.discard()
         context = Context(work, shared, round, self._underway)
         # What happens before the first round is the same everywhere.
-        together = round > 0 and (work.stacks_natively if self.native else work.stacks)(self.task)
+        together = round > 0 and work.stacks(self.task.natively if self.native else self.task)
         if round and not together and not self._warned:
             LOG.warning("%s with %s cannot be stacked: it runs chain by chain", type(work).__name__, self.task.model)
             self._warned = True
@@ -131,6 +131,6 @@ class Stacked(Simulating):
 def rows_of(task: Task, device: torch.device, *, native: bool = False) -> int:
     """How many models fill a core or a GPU; natively each is trained alone, so as many as make threads end together."""
     if native and task.trains_natively:
-        return NATIVE
+        return min(max(ROOM_NATIVE // (12 * task.layout.size), 2), NATIVE)
     room, most = (ROOM, 32) if device.type == "cpu" else (ROOM_THERE, MOST_THERE)
     return min(max(room // (8 * task.layout.size), 2), most)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import torch
 
+H = TypeVar("H")
 T = TypeVar("T")
 
 
@@ -41,28 +43,48 @@ def flushes_denormals() -> bool:
     return _TINY * 1e-10 == 0.0
 
 
-def side_by_side(work: Callable[[T], None], hands: Sequence[T]) -> None:
-    """Do the work with each of these at once: with the first in this thread, with every other in one of its own, where
-    operators have as many threads as here. All have ended when it returns, or raises what one of them raised."""
+def side_by_side(work: Callable[[H, T], None], hands: Sequence[H], items: Iterable[T]) -> None:
+    """Do the work on all items: each of the hands takes the next that is left, the first one in this thread, every
+    other in one of its own, where operators have as many threads as here. If the system starts no more threads, those
+    that there are do it all. Nobody is at work any more when it returns, or raises what one of them raised first."""
     count, flushed = torch.get_num_threads(), flushes_denormals()
-    failures: list[BaseException] = []
+    waiting, failures, others = deque(items), list[BaseException](), list[threading.Thread]()
 
-    def elsewhere(hand: T) -> None:
+    def give_up(error: BaseException) -> None:
+        waiting.clear()
+        failures.append(error)
+
+    def go_on(hand: H) -> None:
+        try:
+            while waiting:
+                try:
+                    item = waiting.popleft()
+                except IndexError:  # another was quicker
+                    return
+                work(hand, item)
+        except BaseException as error:
+            give_up(error)
+
+    def elsewhere(hand: H) -> None:
         if torch.get_num_threads() != count:
             torch.set_num_threads(count)
         torch.set_flush_denormal(flushed)
-        try:
-            work(hand)
-        except BaseException as error:
-            failures.append(error)
+        go_on(hand)
 
-    others = [threading.Thread(target=elsewhere, args=(hand,), daemon=True) for hand in hands[1:]]
-    for thread in others:
-        thread.start()
     try:
-        work(hands[0])
-    finally:
-        for thread in others:
-            thread.join()
+        with suppress(RuntimeError):
+            for hand in hands[1:]:
+                thread = threading.Thread(target=elsewhere, args=(hand,), daemon=True)
+                thread.start()
+                others.append(thread)
+        go_on(hands[0])
+    except BaseException as error:  # Ctrl-C, between two things
+        give_up(error)
+    while any(thread.is_alive() for thread in others):
+        try:
+            for thread in others:
+                thread.join()
+        except KeyboardInterrupt as error:  # what they are at is ended all the same: others come to the same place
+            give_up(error)
     if failures:
         raise failures[0]

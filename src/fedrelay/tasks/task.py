@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -48,6 +48,8 @@ class Task:
     """The name of the headline: a metric, or `loss`. Empty: the first metric; without any, the loss."""
     transform: Transform | None = field(default=None, compare=False, repr=False)
     """What stored inputs become before the network takes them; everybody knows it, the server too."""
+    outside: bool = field(default=False, compare=False, repr=False)
+    """Whether it is asked about for training outside the interpreter, where more networks can be trained at once."""
 
     def __post_init__(self) -> None:
         if self.loss is None:
@@ -178,6 +180,8 @@ class Task:
     @cached_property
     def stacks(self) -> bool:
         """Whether several models of this kind can be trained at once: so, or by `torch.func`."""
+        if self.outside and self.trains_natively:
+            return True
         if self.written or not self.plain or nested(self.shape):
             return self.written
         with seeds.torch_seed(0, "layout"):
@@ -194,6 +198,11 @@ class Task:
     def native(self) -> bool:
         """Whether it can do something for them: train, or filter for others that have large convolutions."""
         return self.trains_natively or filters(self.network())
+
+    @cached_property
+    def natively(self) -> Task:
+        """The same, for training outside the interpreter."""
+        return replace(self, outside=True)
 
     def init(self, seed: int) -> Vector:
         """A fresh model: the network's own initialisation, drawn from the seed."""

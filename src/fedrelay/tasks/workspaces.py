@@ -20,6 +20,8 @@ class Workspaces:
         self.task, self._native, self._computing = task, native, computing
         self.device, self._threads = computing.device, threads
         self._sides: dict[str, Workspace] = {}
+        self.threads_used = 1
+        """How many trained at once when somebody asked for them last."""
         self._stack: StackedWorkspace | None = None
 
     @cached_property
@@ -29,7 +31,7 @@ class Workspaces:
 
     def for_threads(self, most: int) -> list[Workspace]:
         """One for each thread that trains models beside others, but no more than so many; `main` is the first."""
-        count = max(min(self._threads, most), 1)
+        count = self.threads_used = max(min(self._threads, most), 1)
         return [self.main, *(self.side(f"thread {number}") for number in range(1, count))]
 
     def side(self, name: str = "received") -> Workspace:

@@ -100,10 +100,6 @@ class Work(ABC):
         """Whether it can make several visits at once with this model (see `together`)."""
         return False
 
-    def stacks_natively(self, task: Task, /) -> bool:
-        """Whether it can where visits are made outside the interpreter."""
-        return self.stacks(task)
-
     def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> Sequence[Result]:
         """Several visits at once, one model a row: what they would give one by one, up to rounding."""
         return [self(baton, visit) for baton, visit in zip(batons, visits, strict=True)]

@@ -61,9 +61,6 @@ class Around(Work):
     def stacks(self, task: Task, /) -> bool:
         return self.work.stacks(task)
 
-    def stacks_natively(self, task: Task, /) -> bool:
-        return self.work.stacks_natively(task)
-
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         return self.work(baton, visit)
 

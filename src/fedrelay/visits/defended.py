@@ -32,9 +32,6 @@ class Defended(Around):
     def stacks(self, task: Task, /) -> bool:
         return not self.reads_global and self.work.stacks(task)
 
-    def stacks_natively(self, task: Task, /) -> bool:
-        return not self.reads_global and self.work.stacks_natively(task)
-
     def __call__(self, baton: Baton, visit: Visit, /) -> Result:
         if not self.reads_global:
             return self.work(baton, visit)

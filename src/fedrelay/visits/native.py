@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import torch
 
 from fedrelay import seeds
+from fedrelay.data.augment import Augment, Levelled, Normalise
 from fedrelay.data.examples import Examples
-from fedrelay.kernels.native import Dense, Drawing, Rule, draws_orders, passes
+from fedrelay.kernels.native import Dense, Passes, Rule, draws_orders, passes
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.system.threads import side_by_side
 from fedrelay.tasks import Workspaces
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from fedrelay.visits.optimisers import Optimiser
     from fedrelay.visits.training import Training
 
+OURS = (Normalise, Levelled, Augment)
+"""Transforms that any number of threads may use at once."""
 Pass: TypeAlias = torch.Tensor | Iterator[batches.Batch]
 """The rows of a pass, to be taken as they lie; or what was taken of them, several batches in one."""
 
@@ -46,9 +49,6 @@ def native_loop(training: Training, effect: Effect, visit: Visit, like: NativeLo
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
-    quiet = True
-    """It has a generator of its own."""
-
     def __init__(
         self, dense: Dense, rule: Rule, kept: tuple[Optimiser, Effect], training: Training, visit: Visit
     ) -> None:
@@ -57,12 +57,15 @@ class NativeLoop:
         self.rule, self.kept = rule, kept  # what the rule points to must stay as long as the visit
         self.momentum, self.losses = kept[0].momentum, 0.0
         self.steps, self.examples = training.lengths(client.size)
-        self._drawing = Drawing(training.number(visit), self.examples, training.at_once(client.size))
-        self._draw = seeds.torch_generator(self._drawing.seed) if dense.draws else None
-        in_memory = type(examples) is Examples
-        self._from = examples if in_memory and not examples.transform and dense.takes(examples.x, examples.y) else None
-        self.shares = in_memory and (not examples.transform or getattr(examples.transform, "anywhere", False))
+        self._seed, self._batch = training.number(visit), training.at_once(client.size)
+        plain = type(examples) is Examples and not examples.transform
+        self._from = examples if plain and dense.takes(examples.x, examples.y) else None
+        self.shares = plain or (type(examples) is Examples and type(examples.transform) in OURS)
         """Whether it can go on beside others: code of the user's, or a file that is read, may not be made for that."""
+        self._draw = seeds.torch_generator(self._seed) if dense.draws and self.shares else None
+        self.quiet = self.shares or not visit.workspaces.main.draws
+        """Nothing in it draws from torch's global generator: dropout has one of its own, and the user's code is not in
+        it, or never finds that one seeded."""
 
     @property
     def passes(self) -> Iterator[Pass]:
@@ -70,13 +73,13 @@ class NativeLoop:
         training, visit, rows = self._training, self._visit, self._visit.client.rows
         if self._from is None:
             return batches.alone(training.row(visit), joined=True)
-        return passes(self._drawing.seed, rows, self.examples) or (
+        return passes(self._seed, rows, self.examples) or (
             rows.index_select(0, order) for order in training.row(visit).passes
         )
 
     def descend(self, some: Pass, dense: Dense | None = None) -> None:
         """Make the steps of one pass, at the place that it was made for or at another one."""
-        dense, batch = dense or self._dense, self._drawing.batch
+        dense, batch = dense or self._dense, self._batch
         if isinstance(some, torch.Tensor):
             assert self._from is not None
             total = dense.descend(self._from.x, self._from.y, batch, self.rule, some, self._draw)
@@ -85,16 +88,18 @@ class NativeLoop:
         self.losses = c_float(self.losses + c_float(total).value).value  # in float32, as the other loop adds them up
 
     def trained(self, received: Vector, workspace: Workspace) -> Vector:
-        """The model after all passes, made in this workspace: in one call, where nothing else is to be done."""
+        """The model after all passes, made in this workspace: in few calls, where nothing else is to be done."""
         dense, rows = workspace.dense, self._visit.client.rows
         assert dense is not None
-        if self._from is not None and self._draw is None and draws_orders(rows.shape[0]):
-            model, rows = received.clone(memory_format=torch.contiguous_format), rows.contiguous()
-            self.losses = dense.visit(model, self._from.x, self._from.y, rows, self._drawing, self.rule)
+        if self._from is not None and not dense.draws and draws_orders(rows.shape[0]):
+            model = torch.empty_like(workspace.params).copy_(received)
+            way = Passes(rows.contiguous(), self._seed, self.examples, self._batch)
+            self.losses = dense.visit(model, self._from.x, self._from.y, way, self.rule)
             return model
         workspace.load(received, training=True)
-        for some in self.passes:
-            self.descend(some, dense)
+        with self._training.drawing(self, self._visit):
+            for some in self.passes:
+                self.descend(some, dense)
         return workspace.model()
 
 
@@ -110,7 +115,7 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
         if loop is None:
             return None
         loops.append(loop)
-        like = loop if not training.terms and loop.kept[0].forgets else None
+        like = loop if not training.terms and loop.kept[0].forgets else None  # then the rule is that of all
     models = all_trained(loops, batons, visits[0].workspaces)
     ended = []
     for baton, visit, model, loop in zip(batons, visits, models, loops, strict=True):
@@ -121,18 +126,12 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
 def all_trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces: Workspaces) -> list[Vector]:
     """What becomes of the models, by as many threads as there may be: each takes the longest visit that is left."""
     models, longest_first = dict[int, Vector](), sorted(range(len(loops)), key=lambda number: -loops[number].examples)
-    following = iter(longest_first)
 
-    def go_on(workspace: Workspace) -> None:
-        try:
-            while (number := next(following, None)) is not None:
-                models[number] = loops[number].trained(batons[number].params, workspace)
-        except BaseException:
-            list(following)  # nobody needs the others any more
-            raise
+    def one(workspace: Workspace, number: int) -> None:
+        models[number] = loops[number].trained(batons[number].params, workspace)
 
     alone = not all(loop.shares for loop in loops)
-    side_by_side(go_on, workspaces.for_threads(1 if alone else len(loops)))
+    side_by_side(one, workspaces.for_threads(1 if alone else len(loops)), longest_first)
     return [models[number] for number in range(len(loops))]
 
 

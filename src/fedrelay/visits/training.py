@@ -193,25 +193,17 @@ class Training(Work):
 
     def stacks(self, task: Task, /) -> bool:
         """Several visits can be made at once if no term looks at batches, and the network is known."""
-        return self.alike and task.stacks
-
-    def stacks_natively(self, task: Task, /) -> bool:
-        return self.alike and (task.trains_natively or task.stacks)
-
-    @property
-    def alike(self) -> bool:
-        """Whether all visits make the same kind of steps, whatever they look at."""
-        plain = self.keep == "last" and not self.carries and self.per_example is None
-        return plain and all(term.stacks for term in self.terms)
+        alike = self.keep == "last" and not self.carries and self.per_example is None
+        return alike and all(term.stacks for term in self.terms) and task.stacks
 
     def together(self, batons: Sequence[Baton], visits: Sequence[Visit], /) -> list[Result]:
         """Several visits at once, one model a row: what they would be one by one, up to rounding."""
-        visits = [self.without_held_out(visit) for visit in visits]
+        whole, visits = visits, [self.without_held_out(visit) for visit in visits]
         native = native_visits(self, batons, visits)
         if native is not None:
             return native
         if not visits[0].task.stacks:  # only natively, and not with these terms
-            return [self(baton, visit) for baton, visit in zip(batons, visits, strict=True)]
+            return [self(baton, visit) for baton, visit in zip(batons, whole, strict=True)]
         # Those with most steps come first, so that the rows still in training are always the first ones.
         lengths = [self.lengths(visit.client.size, fold=visit.task.parts.by_batch) for visit in visits]
         order = sorted(range(len(visits)), key=lambda number: -lengths[number][0])

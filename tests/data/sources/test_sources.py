@@ -497,16 +497,10 @@ def test_a_text_without_roles_is_refused(tmp_path):
         shakespeare(tmp_path)
 
 
-def stackoverflow_hdf5(folder: Path, train: dict[str, list[str]], test: dict[str, list[str]]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, clients in (("train", train), ("test", test)):
-        with h5py.File(folder / f"stackoverflow_{part}.h5", "w") as file:
-            for name, sentences in clients.items():
-                file.create_dataset(f"examples/{name}/tokens", data=sentences, dtype=h5py.string_dtype())
-
-
 def test_stackoverflow_predicts_the_next_word_at_every_place(tmp_path):
-    stackoverflow_hdf5(tmp_path, {"7": ["how to sort", "sort how"], "8": ["to to to to to"]}, {"7": ["how odd"]})
+    published.stackoverflow_hdf5(
+        tmp_path, {"7": ["how to sort", "sort how"], "8": ["to to to to to"]}, {"7": ["how odd"]}
+    )
     write(tmp_path / "stackoverflow.word_count", b"how 9\nto 5\nsort 4\nrare 1\n")
     for _ in range(2):
         source = stackoverflow(tmp_path, words=3, length=4)
@@ -522,7 +516,7 @@ def test_stackoverflow_predicts_the_next_word_at_every_place(tmp_path):
 
 
 def test_stackoverflow_without_published_counts_counts_the_words_itself(tmp_path):
-    stackoverflow_hdf5(tmp_path, {"7": ["b a b", "c b a"]}, {"7": ["a"]})
+    published.stackoverflow_hdf5(tmp_path, {"7": ["b a b", "c b a"]}, {"7": ["a"]})
     source = stackoverflow(tmp_path, words=2, length=3)
     b, a, unknown = 1, 2, 3
     assert source.train.y.tolist() == [[b, a, b], [unknown, b, a]]

@@ -6,7 +6,7 @@ runs as ever. They round otherwise than the operators of PyTorch do, so whoever 
 true`).
 """
 
-from fedrelay.kernels.native.dense import KINDS, Dense, Drawing, draws_orders, passes
+from fedrelay.kernels.native.dense import KINDS, Dense, Passes, draws_orders, passes
 from fedrelay.kernels.native.filtering import Filtering, filters
 from fedrelay.kernels.native.library import Found, available, check, found
 from fedrelay.kernels.native.looking import Looking
@@ -15,10 +15,10 @@ from fedrelay.kernels.native.sequence import Rule, dense_layers
 __all__ = [
     "KINDS",
     "Dense",
-    "Drawing",
     "Filtering",
     "Found",
     "Looking",
+    "Passes",
     "Rule",
     "available",
     "check",

@@ -275,7 +275,7 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
         if (reader) reader_backward(reader, d, n, target, s.times, s.add);
         front.bits = after;
         if (plain) continue;
-        r->steps++;
+        if (r->kind != DESCENT) r->steps++; /* a rule without memory may be that of several visits at once */
         if (r->clip > 0) shortened(g, r->clip, size);
         forced(g, w, r, size);
         if (r->kind == DESCENT) descend(w, g, r, size);

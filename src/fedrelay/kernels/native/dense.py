@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 import torch
 
-from fedrelay.data.nests import Nest
+from fedrelay.data.nests import Nest, form
 from fedrelay.kernels.native.library import Found, drawn, found
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Sequence, Stage
 from fedrelay.types import Vector
@@ -20,6 +21,8 @@ BITS = 1 << 19
 """About so many random words of 64 bits are drawn at once."""
 MOST_ROWS = 2**32 - 1
 """What is longer, NumPy draws with more bits."""
+TURN = 0.1
+"""Seconds after which the interpreter should have its turn."""
 KINDS = {"sgd": 0, "adam": 1, "adamw": 2}
 
 
@@ -40,9 +43,11 @@ def passes(seed: int, rows: torch.Tensor, examples: int) -> Iterator[torch.Tenso
     return (order[: examples - start] for start, order in zip(starts, orders))  # noqa: B905
 
 
-class Drawing(NamedTuple):
-    """How a visit goes through its rows: from which seed, how many examples in all, and how many at a time."""
+class Passes(NamedTuple):
+    """How a visit goes through its rows: in fresh orders that are drawn from a seed, so many examples in all, so many
+    at a time."""
 
+    rows: torch.Tensor
     seed: int
     examples: int
     batch: int
@@ -89,24 +94,34 @@ class Dense:
             self._check(*((x, y) if which is None else (x[which], y[which])))
         return total
 
-    def visit(
-        self, weights: Vector, x: torch.Tensor, y: torch.Tensor, rows: torch.Tensor, draw: Drawing, rule: Rule
-    ) -> float:
-        """A whole visit, in one call: go through these rows of x and y (`takes`) again and again, each time in a fresh
-        order, and let these weights descend, in place. The sum of the losses, as passes add it up. The rule may be that
-        of other visits, too: what it points to must not."""
-        if self._ready_for != (draw.batch, *x.shape[1:3]):
-            self._prepare(x, draw.batch)
-        front, layers, count, _, gradient, size = self._where
-        if self._order.shape[0] < rows.shape[0]:
+    def visit(self, weights: Vector, x: torch.Tensor, y: torch.Tensor, way: Passes, rule: Rule) -> float:
+        """A whole visit: go through these rows of x and y (`takes`) pass by pass, and let these weights descend, in
+        place. The sum of the losses, as passes add it up. The interpreter has its turn, to see Ctrl-C, several times a
+        second or after every pass."""
+        rows, many = way.rows, way.rows.shape[0]
+        whole = weights.dtype == torch.float32 and weights.is_contiguous() and weights.shape == self._vectors[0].shape
+        if not whole or rows.dtype != torch.int64 or not rows.is_contiguous():
+            raise RuntimeError(f"weights {form(weights)} or rows {form(rows)} are not as the library takes them")
+        if self._ready_for != (way.batch, *x.shape[1:3]):
+            self._prepare(x, way.batch)
+        if self._order.shape[0] < many:
             self._order = torch.empty_like(rows)
-        total: float = self._found.library.dense_visit(
-            *(self._found.sgemm, front, layers, count, weights.data_ptr(), gradient, size, x.data_ptr(), y.data_ptr()),
-            *(rows.data_ptr(), rows.shape[0], draw.examples, draw.seed, self._order.data_ptr(), draw.batch),
-            *(ctypes.addressof(rule), self._scratch.data_ptr()),
-        )
-        if math.isnan(total):
-            self._check(x[rows], y[rows])
+        front, layers, count, _, gradient, size = self._where
+        stream = ctypes.create_string_buffer(self._found.library.draw_bytes())
+        total, done, passes = 0.0, 0, 1
+        while done < way.examples:
+            began = time.perf_counter()
+            total = self._found.library.dense_visit(
+                *(self._found.sgemm, front, layers, count, weights.data_ptr(), gradient, size),
+                *(x.data_ptr(), y.data_ptr(), rows.data_ptr(), many, way.examples - done, passes),
+                *(stream, not done, way.seed, self._order.data_ptr(), way.batch),
+                *(ctypes.addressof(rule), self._scratch.data_ptr(), total),
+            )
+            if math.isnan(total):
+                self._check(x[rows], y[rows])
+            done += passes * many
+            each = (time.perf_counter() - began) / passes
+            passes = max(int(TURN / max(each, 1e-9)), 1)
         return total
 
     def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:

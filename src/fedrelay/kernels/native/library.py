@@ -71,7 +71,8 @@ def found() -> Found | str:
     library.dense_visit.restype = ctypes.c_double
     library.dense_visit.argtypes = (
         *(pointer, pointer, pointer, word, pointer, pointer, whole),
-        *(pointer, pointer, pointer, whole, whole, ctypes.c_uint64, pointer, word, pointer, pointer),
+        *(pointer, pointer, pointer, whole, whole, whole, pointer, word, ctypes.c_uint64),
+        *(pointer, word, pointer, pointer, ctypes.c_double),
     )
     library.draw_bytes.restype, library.draw_bytes.argtypes = whole, ()
     library.draw_pass.restype = None
