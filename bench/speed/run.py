@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 CORES = machine.cores()
 DENSE = ("A", "D")
 TORCH = ("H", "I")
-"""Those whose operators fedrelay takes from torch as they are: what these give alone is measured, too."""
+"""Those for which what torch's operators give alone is measured, too."""
 EXTRA = {"F": "hops.py", "G": "many.py"}
 """Measurements of fedrelay alone."""
 PATIENCE = 180

@@ -46,3 +46,10 @@ def test_every_item_runs_at_the_scale_smoke(name, tmp_path, monkeypatch, capsys)
     ours = [cell for part in found["parts"] for line in part["lines"] for cell in line["cells"].values()]
     assert any(cell["ours"] is not None or cell["beyond"] is not None for cell in ours)
     assert (tmp_path / "out" / "table.md").read_text(encoding="utf-8") in capsys.readouterr().out
+
+
+def test_the_list_has_every_name_whole_in_a_narrow_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["reproduce"]) == 0
+    said = capsys.readouterr().out
+    assert [name for name in library.names() if f" {name} " not in said] == []
