@@ -39,10 +39,10 @@ HOPELESS = 3
 """Threads that are so many times slower than one thread are waiting for each other: others use the machine too."""
 
 TRIAL = 3
-"""So many rounds go by before it is seen whether workers are worth it."""
+"""So many rounds go by before it is seen whether workers, or threads, are worth it."""
 
 CONTROL = 2
-"""So many rounds without workers show whether they were slower, or all is slower because others use the machine too."""
+"""So many rounds without them show whether they were slower, or all is slower because others use the machine too."""
 
 TRANSPORT = 1.1
 """What going to workers and back is reckoned to cost."""

@@ -26,8 +26,6 @@ ROOM = 1 << 21
 """A stack should fit into the caches near a core: about so many bytes of weights and gradients."""
 ROOM_THERE, MOST_THERE = 1 << 30, 256
 """On a GPU, which is filled by what is wide: so many bytes of them, and so many models."""
-
-
 NATIVE, ROOM_NATIVE = 64, 1 << 28
 """So many visits are made ready at once, natively, and about so many bytes of models and what optimisers keep."""
 
