@@ -140,14 +140,17 @@ def waited(child: int, began: float, blow: Blow | None, memory: set[str], patien
 
 
 def strike(child: int, blow: Blow) -> bool:
-    """False if there is no worker yet whom to strike."""
+    """False if there is nobody yet whom to strike."""
     if blow.to == "worker":
         workers = [other for other in session(child) if other != child and is_worker(other)]
         for one in workers[:1]:
             os.kill(one, blow.signal)
         return bool(workers)
     send: Callable[[int, int], Any] = os.killpg if blow.to == "all" else os.kill
-    send(child, blow.signal)
+    try:
+        send(child, blow.signal)
+    except ProcessLookupError:  # a child that has not come to be the leader of its group yet
+        return False
     return True
 
 
