@@ -18,6 +18,7 @@
 typedef float quad __attribute__((vector_size(16)));
 #if defined(__clang__) || __GNUC__ >= 12
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define SHUFFLE PICK
 #else
 typedef int32_t whole __attribute__((vector_size(16)));
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (whole){__VA_ARGS__})
@@ -35,18 +36,21 @@ INLINE quad totals(const quad *q) {
 #define LANES 16
 #define HIGH 5
 #define BROAD 5
+#define ROOM 32 /* for HIGH x BROAD sums, in as many as are added up at once */
 #include "rows.h"
 #undef NAME
 #undef TARGET
 #undef LANES
 #undef HIGH
 #undef BROAD
+#undef ROOM
 
 #define NAME(x) x##_256
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
 #define HIGH 4
 #define BROAD 3
+#define ROOM 12
 #include "rows.h"
 
 enum { LONG = 48 }; /* of rows shorter than this a BLAS is as quick */
@@ -80,14 +84,6 @@ static int64_t listed(const Sums *s, Entry *list, int32_t *counts) {
     return all;
 }
 
-/* Lay these columns of all rows side by side: what is far apart in memory may keep out each other of the cache. */
-static void pack(const float *const *rows, int n, int64_t first, int64_t wide, float *panel, const float **packed) {
-    for (int i = 0; i < n; i++) {
-        memcpy(panel + i * wide, rows[i] + first, sizeof(float) * wide);
-        packed[i] = panel + i * wide - first;
-    }
-}
-
 /* Make sums of at most ROWS rows. */
 static void sum_some(const Sums *asked, float *scratch, const float *const *ahead, int ahead_count) {
     const Products *use = products(asked->wide);
@@ -104,7 +100,7 @@ static void sum_some(const Sums *asked, float *scratch, const float *const *ahea
     for (int64_t first = 0, numbers; first < wide; first += numbers) {
         const int64_t left = whole - first / lanes, vecs = left < each ? left : each; /* none are left for the rest */
         numbers = vecs ? vecs * lanes : wide - first;
-        if (count > MANY && vecs) pack(asked->rows, asked->n, first, numbers, panel, packed);
+        if (count > MANY && vecs) use->pack(asked->rows, asked->n, first, (int)vecs, panel, packed);
         s.rows = count > MANY && vecs ? packed : asked->rows;
         for (int from = 0; from < count; from += use->high) {
             const int64_t until = from + use->high < count ? from + use->high : count; /* so many of the rows ahead, too */

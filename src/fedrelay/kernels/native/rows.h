@@ -26,12 +26,48 @@ TARGET INLINE quad NAME(four)(vec a) {
     return parts[0];
 }
 
+#if LANES == 16 && defined(SHUFFLE)
+#define EACH(a, b, c, d) a, a + 1, a + 2, a + 3, b, b + 1, b + 2, b + 3, c, c + 1, c + 2, c + 3, d, d + 1, d + 2, d + 3
+/* Four registers' parts side by side, summed as `four` does. */
+TARGET INLINE vec NAME(fours)(vec a, vec b, vec c, vec d) {
+    const vec ab = SHUFFLE(a, b, EACH(0, 4, 16, 20)), more_ab = SHUFFLE(a, b, EACH(8, 12, 24, 28));
+    const vec cd = SHUFFLE(c, d, EACH(0, 4, 16, 20)), more_cd = SHUFFLE(c, d, EACH(8, 12, 24, 28));
+    return ((SHUFFLE(ab, cd, EACH(0, 8, 16, 24)) + SHUFFLE(ab, cd, EACH(4, 12, 20, 28))) +
+            SHUFFLE(more_ab, more_cd, EACH(0, 8, 16, 24))) + SHUFFLE(more_ab, more_cd, EACH(4, 12, 20, 28));
+}
+
+#define QUADS(a, b, c, d) a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8, d + 8, a + 12, b + 12, c + 12, d + 12
+/* The sums of the numbers of sixteen registers: as `four` and `totals` add them up, four times as many at once. */
+TARGET INLINE vec NAME(sixteen)(const vec *a) {
+    const vec p = NAME(fours)(a[0], a[4], a[8], a[12]), q = NAME(fours)(a[1], a[5], a[9], a[13]);
+    const vec r = NAME(fours)(a[2], a[6], a[10], a[14]), s = NAME(fours)(a[3], a[7], a[11], a[15]);
+    const vec one = SHUFFLE(p, q, QUADS(0, 16, 1, 17)) + SHUFFLE(p, q, QUADS(2, 18, 3, 19));
+    const vec two = SHUFFLE(r, s, QUADS(0, 16, 1, 17)) + SHUFFLE(r, s, QUADS(2, 18, 3, 19));
+    return SHUFFLE(one, two, QUADS(0, 1, 16, 17)) + SHUFFLE(one, two, QUADS(2, 3, 18, 19));
+}
+
+/* All sums of a block, each in one number. */
+TARGET INLINE void NAME(summed)(const vec *sum, float *found) {
+    vec all[ROOM];
+    UNROLL for (int i = 0; i < ROOM; i++) all[i] = i < BROAD * HIGH ? sum[i] : (vec){0};
+    UNROLL for (int i = 0; i < ROOM; i += 16) *(loose *)(found + i) = NAME(sixteen)(all + i);
+}
+#else
+TARGET INLINE void NAME(summed)(const vec *sum, float *found) {
+    quad parts[ROOM];
+    UNROLL for (int i = 0; i < ROOM; i++) parts[i] = i < BROAD * HIGH ? NAME(four)(sum[i]) : (quad){0};
+    UNROLL for (int i = 0; i < ROOM; i += 4) {
+        const quad all = totals(parts + i);
+        memcpy(found + i, &all, sizeof all);
+    }
+}
+#endif
+
 /* The products of BROAD rows with HIGH rows, of which `broad` by `high` are wanted. */
 TARGET INLINE void NAME(dot)(const float *const *x, const float *const *y, int64_t wide, mask kept, float *out, int64_t apart,
                              int broad, int high) {
     vec sum[BROAD * HIGH], here[BROAD];
-    quad parts[BROAD * HIGH + 3];
-    float found[BROAD * HIGH + 3];
+    float found[ROOM];
     int64_t k = 0;
     UNROLL for (int i = 0; i < BROAD * HIGH; i++) sum[i] = (vec){0};
     for (; k + LANES <= wide; k += LANES) {
@@ -44,12 +80,7 @@ TARGET INLINE void NAME(dot)(const float *const *x, const float *const *y, int64
         UNROLL for (int j = 0; j < HIGH; j++)
             UNROLL for (int i = 0; i < BROAD; i++) sum[i * HIGH + j] += here[i] * NAME(at)(y[j] + wide - LANES);
     }
-    UNROLL for (int i = 0; i < BROAD * HIGH; i++) parts[i] = NAME(four)(sum[i]);
-    UNROLL for (int i = BROAD * HIGH; i < BROAD * HIGH + 3; i++) parts[i] = (quad){0};
-    UNROLL for (int i = 0; i < BROAD * HIGH; i += 4) {
-        const quad all = totals(parts + i);
-        memcpy(found + i, &all, sizeof all);
-    }
+    NAME(summed)(sum, found);
     if (broad >= BROAD && high >= HIGH) {
         UNROLL for (int i = 0; i < BROAD; i++) memcpy(out + i * apart, found + i * HIGH, sizeof(float) * HIGH);
         return;
@@ -67,6 +98,13 @@ TARGET static void NAME(dots)(const float *const *a, int n, const float *b, int 
             for (int i = 0; i < BROAD; i++) x[i] = a[first + i < n ? first + i : n - 1];
             NAME(dot)(x, y, wide, kept, out + (int64_t)first * count + o, count, n - first, count - o);
         }
+    }
+}
+
+TARGET static void NAME(pack)(const float *const *rows, int n, int64_t first, int vecs, float *panel, const float **packed) {
+    for (int i = 0; i < n; i++, panel += vecs * LANES) {
+        for (int v = 0; v < vecs; v++) *(loose *)(panel + v * LANES) = NAME(at)(rows[i] + first + v * LANES);
+        packed[i] = panel - first;
     }
 }
 
@@ -128,7 +166,9 @@ TARGET static void NAME(lists)(const Sums *s, const Entry *list, const int32_t *
 #undef CASE
 }
 
-static const Products NAME(products) = {NAME(dots), NAME(sums), NAME(lists), LANES, HIGH, BROAD, MOST};
+static const Products NAME(products) = {NAME(dots), NAME(sums), NAME(lists), NAME(pack), LANES, HIGH, BROAD, MOST};
 #undef vec
 #undef loose
 #undef mask
+#undef EACH
+#undef QUADS
