@@ -116,6 +116,15 @@ def test_rows_that_came_farther_before_are_kept(tmp_path):
     assert results_page.with_kept_rows(to(2, 30, "paper"), to(10, 20)) == to(2, 30, "paper")
 
 
+def test_rows_and_panels_that_were_not_run_this_time_are_kept():
+    whole = outcome(1, 2)
+    (part,) = whole.parts
+    only_a = replace(whole, parts=(replace(part, lines=part.lines[:1]),))
+    assert results_page.with_kept_rows(only_a, whole) == whole
+    other = replace(whole, parts=(replace(part, name="q"),))
+    assert [one.name for one in results_page.with_kept_rows(other, whole).parts] == ["q", "p"]
+
+
 def test_the_tables_of_a_paper_are_on_its_page():
     page = results_page.page_of(PAPER, [(ITEM, outcome(1, 2))])
     assert "\n## X 2020, Table 1\n" in page

@@ -42,14 +42,19 @@ def take_over(runs: Path, kept: Path, names: Iterable[str]) -> list[Path]:
 
 
 def with_kept_rows(found: Outcome, kept: Outcome) -> Outcome:
-    """The results, with the rows of earlier ones of the same scale that came farther."""
+    """The results, with the rows of earlier ones of the same scale that came farther, or were not run this time."""
     if kept.scale != found.scale:
         return found
-    before = {(part.name, line.name): line for part in kept.parts for line in part.lines}
-    parts = [
-        replace(part, lines=tuple(farther(line, before.get((part.name, line.name))) for line in part.lines))
-        for part in found.parts
-    ]
+    before = {part.name: {line.name: line for line in part.lines} for part in kept.parts}
+    parts = []
+    for part in found.parts:
+        earlier = before.get(part.name, {})
+        here = {line.name for line in part.lines}
+        lines = [farther(line, earlier.get(line.name)) for line in part.lines]
+        lines += [line for name, line in earlier.items() if name not in here]
+        parts.append(replace(part, lines=tuple(lines)))
+    there = {part.name for part in found.parts}
+    parts += [part for part in kept.parts if part.name not in there]
     return replace(found, parts=tuple(parts))
 
 
