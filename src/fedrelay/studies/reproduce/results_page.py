@@ -74,7 +74,7 @@ def outcome_in(kept: Path, item: Item) -> Outcome:
 
 
 def judged_anew(item: Item, outcome: Outcome) -> Outcome:
-    """Our numbers as they are kept, beside the paper's and under the claims that the item has now."""
+    """Our numbers as they are kept, beside the paper's, under the claims and with the notes that the item has now."""
     columns = {column.name: column for column in item.columns}
     same = [head.name for head in outcome.columns if head.name in columns and columns[head.name].unit == head.unit]
     parts = [
@@ -85,7 +85,8 @@ def judged_anew(item: Item, outcome: Outcome) -> Outcome:
         for part in outcome.parts
     ]
     heads = tuple(head for head in outcome.columns if head.name in same)
-    return replace(outcome, columns=heads, parts=tuple(parts), claims=tuple(judged(item, outcome.scale, parts)))
+    found = tuple(judged(item, outcome.scale, parts))
+    return replace(outcome, columns=heads, parts=tuple(parts), claims=found, notes=item.notes)
 
 
 def with_printed(item: Item, panel: str, line: Line, columns: Sequence[Column]) -> Line:
