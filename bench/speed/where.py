@@ -54,8 +54,8 @@ class Watch:
         return result
 
 
-TRAINING = ("dense_descend", "dense_visit")
-"""What of the library trains: pass by pass, or a whole visit."""
+TRAINING = ("dense_descend", "dense_visits")
+"""What of the library trains: pass by pass, or whole visits."""
 
 
 @contextmanager

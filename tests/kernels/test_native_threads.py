@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,7 +19,7 @@ from fedrelay.algorithms import fedsam, fedseq, scaffold
 from fedrelay.data import Dirichlet, Examples, Iid, Source, digits
 from fedrelay.data.augment import Augment
 from fedrelay.engines import Inline, Stacked
-from fedrelay.kernels.native import dense, found
+from fedrelay.kernels.native import Dense, dense, found
 from fedrelay.models import CharLstm, Mlp, Own
 from fedrelay.system.threads import flushes_denormals
 from fedrelay.types import Baton, Chain
@@ -60,18 +62,22 @@ def relayed(federation: Federation, model, local=LOCAL, *, kind=Stacked, change=
 @pytest.fixture
 def met(monkeypatch) -> Iterator[set[int]]:
     """The threads that have trained. Nobody goes on before two have begun, for half a minute."""
-    seen, both, trained = set[int](), threading.Event(), NativeLoop.trained
+    seen, both = set[int](), threading.Event()
 
-    def watched(self, *given) -> torch.Tensor:
-        seen.add(threading.get_ident())
-        if len(seen) > 1:
-            both.set()
-        both.wait(30)
-        assert flushes_denormals()
-        assert torch.get_num_threads() == 1
-        return trained(self, *given)
+    def watched(function):
+        def watching(self, *given):
+            seen.add(threading.get_ident())
+            if len(seen) > 1:
+                both.set()
+            both.wait(30)
+            assert flushes_denormals()
+            assert torch.get_num_threads() == 1
+            return function(self, *given)
 
-    monkeypatch.setattr(NativeLoop, "trained", watched)
+        return watching
+
+    monkeypatch.setattr(NativeLoop, "trained", watched(NativeLoop.trained))
+    monkeypatch.setattr(Dense, "visits", watched(Dense.visits))
     return seen
 
 
@@ -195,15 +201,47 @@ def test_what_is_held_out_is_held_out_once_where_terms_cannot_be_native():
 
 
 def test_a_long_visit_lets_the_interpreter_have_its_turns(monkeypatch):
-    """So that Ctrl-C is seen: the library is called for every pass if they take long, to the same bits."""
+    """So that Ctrl-C is seen: the library is called for every pass if they take long, to the same bits. Else it is
+    called once a round."""
     data, library = of_digits(), found().library
     many = Sgd(batch=8, lr=0.1, epochs=9)
     whole = sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1))
-    calls, visit = [], library.dense_visit
-    monkeypatch.setattr(library, "dense_visit", lambda *given: (calls.append(1), visit(*given))[1])
+    calls, visits = [], library.dense_visits
+    monkeypatch.setattr(library, "dense_visits", lambda *given: (calls.append(1), visits(*given))[1])
+    monkeypatch.setattr(dense, "TURN", 60.0)
     assert sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1)) == whole
-    few = len(calls)
+    assert len(calls) == 2
     monkeypatch.setattr(dense, "TURN", 0.0)
     assert sha256(relayed(data, Mlp(hidden=(16,)), many, threads=1)) == whole
-    assert len(calls) - few == 2 * 6 * 9  # rounds, clients, passes
-    assert few < len(calls) - few
+    assert len(calls) == 2 + 2 * (6 * 9 + 1)  # rounds, clients, passes, and to see that all are done
+
+
+def test_ctrl_c_ends_the_others_soon(monkeypatch):
+    """A thread that is at work goes no further than to the next turn of the interpreter."""
+    data, left, visits = of_digits(), [], Dense.visits
+
+    def interrupted(self, shared):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        while not shared.stopped:
+            time.sleep(0.001)
+        visits(self, shared)
+        left.append(sum(visit.done for visit in shared._visits))
+
+    monkeypatch.setattr(Dense, "visits", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        relayed(data, Mlp(hidden=(16,)), threads=2)
+    assert left == [0]
+
+
+def test_clients_of_any_size_share_the_room_of_the_largest():
+    """The batch of a client with fewer examples than a batch is smaller, and so is the room that it would need."""
+    source = digits()
+    rows = [np.arange(start, start + size) for start, size in ((0, 3), (10, 90), (100, 40), (150, 1))]
+    data = Federation.of(source, rows)
+    task = Task.of(Mlp(hidden=(48, 16)), data)
+    chains = [Chain(Baton(task.init(0)), (client,)) for client in range(4)]
+    local = Sgd(batch=64, lr=0.1, epochs=3)
+    ways = Inline(data, task, native=True), Stacked(data, task, native=True, threads=2)
+    one, other = ([sha256(outcome.baton.params) for outcome in way.run(local, chains, {}, 1)] for way in ways)
+    assert one == other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from ctypes import c_float
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -11,7 +12,7 @@ import torch
 from fedrelay import seeds
 from fedrelay.data.augment import Augment, Levelled, Normalise
 from fedrelay.data.examples import Examples
-from fedrelay.kernels.native import Dense, Passes, Rule, draws_orders, passes
+from fedrelay.kernels.native import Dense, Rule, Way, WholeVisits, draws_orders, passes
 from fedrelay.kernels.workspace import Workspace
 from fedrelay.system.threads import side_by_side
 from fedrelay.tasks import Workspaces
@@ -32,10 +33,10 @@ Pass: TypeAlias = torch.Tensor | Iterator[batches.Batch]
 
 def native_loop(training: Training, effect: Effect, visit: Visit, like: NativeLoop | None = None) -> NativeLoop | None:
     """What trains outside the interpreter, if that can do all that is asked for. `like` is a loop of the same training,
-    whose rule serves this visit too."""
+    whose rule serves this visit too if nothing in it is the visit's own."""
     workspace = visit.workspaces.main
-    if like is not None and workspace.dense is not None:
-        return NativeLoop(workspace.dense, like.rule, like.kept, training, visit)
+    if like is not None and like.forgets and workspace.dense is not None:
+        return NativeLoop(workspace.dense, like.rule, like.kept, training, visit, like)
     special = effect.losses or effect.run or effect.uphill or effect.held or effect.guides or training.per_example
     if workspace.dense is None or special:
         return None
@@ -43,35 +44,61 @@ def native_loop(training: Training, effect: Effect, visit: Visit, like: NativeLo
     rule = optimiser.rule()
     if rule is None:
         return None
-    return NativeLoop(workspace.dense, completed(rule, training, effect, visit), (optimiser, effect), training, visit)
+    kept = optimiser, effect
+    return NativeLoop(workspace.dense, completed(rule, training, effect, visit), kept, training, visit, like)
 
 
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
     def __init__(
-        self, dense: Dense, rule: Rule, kept: tuple[Optimiser, Effect], training: Training, visit: Visit
+        self,
+        dense: Dense,
+        rule: Rule,
+        kept: tuple[Optimiser, Effect],
+        training: Training,
+        visit: Visit,
+        like: NativeLoop | None = None,
     ) -> None:
-        client, examples = visit.client, cast("Any", visit.client.examples)
+        client = visit.client
         self._dense, self._training, self._visit = dense, training, visit
         self.rule, self.kept = rule, kept  # what the rule points to must stay as long as the visit
-        self.momentum, self.losses = kept[0].momentum, 0.0
+        self.losses = 0.0
         self.steps, self.examples = training.lengths(client.size)
         self._seed, self._batch = training.number(visit), training.at_once(client.size)
-        plain = type(examples) is Examples and not examples.transform
-        self._from = examples if plain and dense.takes(examples.x, examples.y) else None
-        self.shares = plain or (type(examples) is Examples and type(examples.transform) in OURS)
+        examples = cast("Any", client.examples)
+        self.source: Examples | None
+        """The client's examples, if they can be taken as they lie in memory."""
+        self.shares: bool
         """Whether it can go on beside others: code of the user's, or a file that is read, may not be made for that."""
+        if like is not None and like._visit.client.examples is examples:
+            self.source, self.shares = like.source, like.shares
+        else:
+            plain = type(examples) is Examples and not examples.transform
+            self.source = examples if plain and dense.takes(examples.x, examples.y) else None
+            self.shares = plain or (type(examples) is Examples and type(examples.transform) in OURS)
         self._draw = seeds.torch_generator(self._seed) if dense.draws and self.shares else None
-        self.quiet = self.shares or not visit.workspaces.main.draws
+
+    @property
+    def quiet(self) -> bool:
         """Nothing in it draws from torch's global generator: dropout has one of its own, and the user's code is not in
         it, or never finds that one seeded."""
+        return self.shares or not self._visit.workspaces.main.draws
+
+    @property
+    def momentum(self) -> torch.Tensor | None:
+        return self.kept[0].momentum
+
+    @property
+    def forgets(self) -> bool:
+        """Whether its rule is that of other visits too."""
+        return not self._training.terms and self.kept[0].forgets
 
     @property
     def passes(self) -> Iterator[Pass]:
         """All of them, to be gone through once."""
         training, visit, rows = self._training, self._visit, self._visit.client.rows
-        if self._from is None:
+        if self.source is None:
             return batches.alone(training.row(visit), joined=True)
         return passes(self._seed, rows, self.examples) or (
             rows.index_select(0, order) for order in training.row(visit).passes
@@ -81,26 +108,36 @@ class NativeLoop:
         """Make the steps of one pass, at the place that it was made for or at another one."""
         dense, batch = dense or self._dense, self._batch
         if isinstance(some, torch.Tensor):
-            assert self._from is not None
-            total = dense.descend(self._from.x, self._from.y, batch, self.rule, some, self._draw)
+            assert self.source is not None
+            total = dense.descend(self.source.x, self.source.y, batch, self.rule, some, self._draw)
         else:
             total = sum(dense.descend(x, y, batch, self.rule, draw=self._draw) for x, y, _ in some)
         self.losses = c_float(self.losses + c_float(total).value).value  # in float32, as the other loop adds them up
 
+    @property
+    def whole(self) -> bool:
+        """Whether the library can make all of it in one call."""
+        return self.source is not None and not self._dense.draws and draws_orders(self._visit.client.rows.shape[0])
+
+    def way(self, received: Vector) -> Way:
+        """The whole of it, from this model on."""
+        rows = self._visit.client.rows.long().contiguous()
+        return Way(received, rows, self._seed, self.examples, self._batch, self.rule)
+
     def trained(self, received: Vector, workspace: Workspace) -> Vector:
-        """The model after all passes, made in this workspace: in few calls, where nothing else is to be done."""
-        dense, rows = workspace.dense, self._visit.client.rows
-        assert dense is not None
-        if self._from is not None and not dense.draws and draws_orders(rows.shape[0]):
-            model = torch.empty_like(workspace.params).copy_(received)
-            way = Passes(rows.contiguous(), self._seed, self.examples, self._batch)
-            self.losses = dense.visit(model, self._from.x, self._from.y, way, self.rule)
-            return model
+        """The model after all passes, made one by one in this workspace."""
         workspace.load(received, training=True)
         with self._training.drawing(self, self._visit):
             for some in self.passes:
-                self.descend(some, dense)
+                self.descend(some, workspace.dense)
         return workspace.model()
+
+    def end(self, losses: float) -> None:
+        """The library has made all of it, with this sum of losses."""
+        self.losses = losses
+        if math.isnan(losses) and self.source is not None:
+            rows = self._visit.client.rows
+            self._dense.check(self.source.x[rows], self.source.y[rows])
 
 
 def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[Visit]) -> list[Result] | None:
@@ -109,13 +146,12 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
     All are made ready, then all are trained, then all are ended: a processor that goes through the same code again has
     it at hand, and short visits take a quarter less. Outside the interpreter several threads train at once.
     """
-    loops, like = list[NativeLoop](), None
+    loops, loop = list[NativeLoop](), None
     for baton, visit in zip(batons, visits, strict=True):
-        loop = native_loop(training, effect_of(training.terms, baton.params, visit), visit, like)
+        loop = native_loop(training, effect_of(training.terms, baton.params, visit), visit, loop)
         if loop is None:
             return None
         loops.append(loop)
-        like = loop if not training.terms and loop.kept[0].forgets else None  # then the rule is that of all
     models = all_trained(loops, batons, visits[0].workspaces)
     ended = []
     for baton, visit, model, loop in zip(batons, visits, models, loops, strict=True):
@@ -126,13 +162,33 @@ def native_visits(training: Training, batons: Sequence[Baton], visits: Sequence[
 def all_trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces: Workspaces) -> list[Vector]:
     """What becomes of the models, by as many threads as there may be: each takes the longest visit that is left."""
     models, longest_first = dict[int, Vector](), sorted(range(len(loops)), key=lambda number: -loops[number].examples)
-
-    def one(workspace: Workspace, number: int) -> None:
-        models[number] = loops[number].trained(batons[number].params, workspace)
-
     alone = not all(loop.shares for loop in loops)
-    side_by_side(one, workspaces.for_threads(1 if alone else len(loops)), longest_first)
+    hands = workspaces.for_threads(1 if alone else len(loops))
+    source = loops[0].source
+    if source is not None and all(loop.whole and loop.source is source for loop in loops):
+        ways = [loops[number].way(batons[number].params) for number in longest_first]
+        visits = WholeVisits(source.x, source.y, ways, workspaces.main.params)
+        side_by_side(take_some, hands, [visits] * len(hands))
+        for number, model, losses in zip(longest_first, visits.models, visits.losses, strict=True):
+            models[number] = model
+            loops[number].end(losses)
+    else:
+
+        def one(workspace: Workspace, number: int) -> None:
+            models[number] = loops[number].trained(batons[number].params, workspace)
+
+        side_by_side(one, hands, longest_first)
     return [models[number] for number in range(len(loops))]
+
+
+def take_some(workspace: Workspace, visits: WholeVisits) -> None:
+    """Make those visits in this workspace that no other thread has begun."""
+    assert workspace.dense is not None
+    try:
+        workspace.dense.visits(visits)
+    except BaseException:
+        visits.stopped = True
+        raise
 
 
 def completed(rule: Rule, training: Training, effect: Effect, visit: Visit) -> Rule:

@@ -6,11 +6,12 @@ runs as ever. They round otherwise than the operators of PyTorch do, so whoever 
 true`).
 """
 
-from fedrelay.kernels.native.dense import KINDS, Dense, Passes, draws_orders, passes
+from fedrelay.kernels.native.dense import KINDS, Dense, draws_orders, passes
 from fedrelay.kernels.native.filtering import Filtering, filters
 from fedrelay.kernels.native.library import Found, available, check, found
 from fedrelay.kernels.native.looking import Looking
 from fedrelay.kernels.native.sequence import Rule, dense_layers
+from fedrelay.kernels.native.visits import Way, WholeVisits
 
 __all__ = [
     "KINDS",
@@ -18,8 +19,9 @@ __all__ = [
     "Filtering",
     "Found",
     "Looking",
-    "Passes",
     "Rule",
+    "Way",
+    "WholeVisits",
     "available",
     "check",
     "dense_layers",

@@ -14,12 +14,12 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 10 };
+enum { ABI = 11 };
 
 EXPORT int dense_abi(void) { return ABI; }
 EXPORT void dense_bytes(int64_t *of) {
     of[0] = sizeof(Layer), of[1] = sizeof(Rule), of[2] = sizeof(Stage), of[3] = sizeof(Front);
-    of[4] = sizeof(Cell), of[5] = sizeof(Reader);
+    of[4] = sizeof(Cell), of[5] = sizeof(Reader), of[6] = sizeof(Visit);
 }
 
 /* c (m, n) = alpha op(a) op(b) + beta c, all row by row, by a BLAS that counts column by column. */

@@ -30,4 +30,18 @@ enum { STREAM = 64 }; /* bytes that a stream of random numbers has at most */
 
 /* These rows in the next order of a stream, which begins with `seed` where `begin` says so. */
 EXPORT void draw_pass(void *stream, int begin, uint64_t seed, const int64_t *rows, int64_t size, int64_t *into);
+
+/* A whole visit: passes over `many` rows of x and y, the last of which ends where so many examples are done. */
+typedef struct {
+    const float *from; /* the model that was received, or NULL: it lies in w */
+    float *w;          /* what becomes of it */
+    const void *x;
+    const int64_t *y, *rows;
+    Rule *rule;
+    int64_t many, examples, done;
+    uint64_t seed;
+    int32_t batch;
+    float total; /* the sum of all losses, added up in float pass by pass; NaN as dense_descend */
+    char stream[STREAM];
+} Visit;
 #endif

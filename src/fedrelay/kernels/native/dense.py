@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-import time
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 
-from fedrelay.data.nests import Nest, form
+from fedrelay.data.nests import Nest
 from fedrelay.kernels.native.library import Found, drawn, found
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Sequence, Stage
+from fedrelay.kernels.native.visits import WholeVisits
 from fedrelay.types import Vector
 
 Part: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
@@ -41,16 +41,6 @@ def passes(seed: int, rows: torch.Tensor, examples: int) -> Iterator[torch.Tenso
     starts = range(0, examples, len(rows))
     orders = drawn(library.library, seed, rows.contiguous())
     return (order[: examples - start] for start, order in zip(starts, orders))  # noqa: B905
-
-
-class Passes(NamedTuple):
-    """How a visit goes through its rows: in fresh orders that are drawn from a seed, so many examples in all, so many
-    at a time."""
-
-    rows: torch.Tensor
-    seed: int
-    examples: int
-    batch: int
 
 
 class Dense:
@@ -91,38 +81,25 @@ class Dense:
         else:
             total = self._run(x, y, which, batch, rule)
         if math.isnan(total):
-            self._check(*((x, y) if which is None else (x[which], y[which])))
+            self.check(*((x, y) if which is None else (x[which], y[which])))
         return total
 
-    def visit(self, weights: Vector, x: torch.Tensor, y: torch.Tensor, way: Passes, rule: Rule) -> float:
-        """A whole visit: go through these rows of x and y (`takes`) pass by pass, and let these weights descend, in
-        place. The sum of the losses, as passes add it up. The interpreter has its turn, to see Ctrl-C, several times a
-        second or after every pass."""
-        rows, many = way.rows, way.rows.shape[0]
-        whole = weights.dtype == torch.float32 and weights.is_contiguous() and weights.shape == self._vectors[0].shape
-        if not whole or rows.dtype != torch.int64 or not rows.is_contiguous():
-            raise RuntimeError(f"weights {form(weights)} or rows {form(rows)} are not as the library takes them")
-        if self._ready_for != (way.batch, *x.shape[1:3]):
-            self._prepare(x, way.batch)
-        if self._order.shape[0] < many:
-            self._order = torch.empty_like(rows)
+    def visits(self, shared: WholeVisits) -> None:
+        """Make whole visits, whichever are not begun yet: others may take theirs at the same time, each with layers of
+        its own. The interpreter has its turn, to see Ctrl-C, several times a second or after every pass."""
+        if self._ready_for != (shared.batch, *shared.x.shape[1:3]):
+            self._prepare(shared.x, shared.batch)
+        if self._order.shape[0] < shared.rows:
+            self._order = torch.empty(shared.rows, dtype=torch.int64)
         front, layers, count, _, gradient, size = self._where
-        stream = ctypes.create_string_buffer(self._found.library.draw_bytes())
-        total, done, passes = 0.0, 0, 1
-        while done < way.examples:
-            began = time.perf_counter()
-            total = self._found.library.dense_visit(
-                *(self._found.sgemm, front, layers, count, weights.data_ptr(), gradient, size),
-                *(x.data_ptr(), y.data_ptr(), rows.data_ptr(), many, way.examples - done, passes),
-                *(stream, not done, way.seed, self._order.data_ptr(), way.batch),
-                *(ctypes.addressof(rule), self._scratch.data_ptr(), total),
-            )
-            if math.isnan(total):
-                self._check(x[rows], y[rows])
-            done += passes * many
-            each = (time.perf_counter() - began) / passes
-            passes = max(int(TURN / max(each, 1e-9)), 1)
-        return total
+        given = (
+            *(self._found.sgemm, front, layers, count, gradient, size),
+            self._order.data_ptr(),
+            self._scratch.data_ptr(),
+        )
+        make, at, many = self._found.library.dense_visits, -1, len(shared)
+        while at < many and not shared.stopped:
+            at = make(*given, *shared.where, at, TURN)
 
     def _run(self, x: torch.Tensor, y: torch.Tensor, which: torch.Tensor | None, batch: int, rule: Rule) -> float:
         total: float = self._found.library.dense_descend(
@@ -194,7 +171,8 @@ class Dense:
         x = x.permute(0, 2, 3, 1) if stages else x.flatten(1)
         return x.contiguous(), y.to(torch.int64).contiguous()
 
-    def _check(self, x: torch.Tensor, y: torch.Tensor) -> None:
+    def check(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Refuse targets that are no class, and tokens that are not in the table: their losses are not numbers."""
         reading = self._sequence.reading
         refuse_beyond(y, self._layers[len(self._layers) - 1].outputs, "targets", "classes")
         if reading is not None:

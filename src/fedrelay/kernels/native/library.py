@@ -16,13 +16,14 @@ from threadpoolctl import ThreadpoolController
 from fedrelay.errors import BadInput
 from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
+from fedrelay.kernels.native.visits import WholeVisit
 
-ABI = 10
+ABI = 11
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
 """Its name has a dot, so that nobody takes it for a module of Python."""
-PARTS = Layer, Rule, Stage, Front, Cell, Reading
+PARTS = Layer, Rule, Stage, Front, Cell, Reading, WholeVisit
 REMEDY = "install a C compiler, then fedrelay again (pip install --force-reinstall --no-deps fedrelay)"
 
 
@@ -68,11 +69,10 @@ def found() -> Found | str:
         *(pointer, pointer, pointer, word, pointer, pointer, whole),
         *(pointer, pointer, pointer, whole, word, pointer, pointer),
     )
-    library.dense_visit.restype = ctypes.c_double
-    library.dense_visit.argtypes = (
-        *(pointer, pointer, pointer, word, pointer, pointer, whole),
-        *(pointer, pointer, pointer, whole, whole, whole, pointer, word, ctypes.c_uint64),
-        *(pointer, word, pointer, pointer, ctypes.c_double),
+    library.dense_visits.restype = whole
+    library.dense_visits.argtypes = (
+        *(pointer, pointer, pointer, word, pointer, whole, pointer, pointer),
+        *(pointer, whole, pointer, whole, ctypes.c_double),
     )
     library.draw_bytes.restype, library.draw_bytes.argtypes = whole, ()
     library.draw_pass.restype = None

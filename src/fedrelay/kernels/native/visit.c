@@ -1,18 +1,39 @@
-/* A visit in few calls: passes over a client's rows, each in the next of the orders that NumPy draws. */
+/* Whole visits, one after another: passes over a client's rows, each in the next of the orders that NumPy draws. Several
+   threads, each with room of its own, may go through the same visits: whoever is free takes the next. */
 #include "dense.h"
 
-/* So many passes, the last of which ends where so many examples are done; `order` has room for the rows of one. The stream
-   begins with `seed` where `begin` says so, and else goes on. Returns `total` and all losses, added up in float pass by pass;
-   NaN as dense_descend. */
-EXPORT double dense_visit(void *blas, const Front *front, const Layer *layers, int count, float *w, float *g, int64_t size,
-                          const void *x, const int64_t *y, const int64_t *rows, int64_t many, int64_t examples, int64_t passes,
-                          void *stream, int begin, uint64_t seed, int64_t *order, int batch, Rule *rule, float *scratch,
-                          double total) {
-    float sum = (float)total;
-    for (int64_t pass = 0; pass < passes && pass * many < examples; pass++) {
-        const int64_t left = examples - pass * many, some = left < many ? left : many;
-        draw_pass(stream, begin && !pass, seed, rows, many, order);
-        sum += (float)dense_descend(blas, front, layers, count, w, g, size, x, y, order, some, batch, rule, scratch);
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec time;
+#ifdef CLOCK_MONOTONIC
+    clock_gettime(CLOCK_MONOTONIC, &time);
+#else
+    timespec_get(&time, TIME_UTC);
+#endif
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Makes pass after pass for so many seconds, at least one. Goes on with visit `at`, or takes the next if that is negative. Where
+   this is to be called again it returns what `at` is then, and else `many`. `order` has room for the rows of any visit, and
+   `scratch` (and that of `front`) for batches of any. */
+EXPORT int64_t dense_visits(void *blas, const Front *front, const Layer *layers, int count, float *g, int64_t size,
+                            int64_t *order, float *scratch, Visit *visits, int64_t many, int64_t *next, int64_t at,
+                            double seconds) {
+    const double until = now() + seconds;
+    for (;; at = -1) {
+        if (at < 0) at = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+        if (at >= many) return many;
+        Visit *const v = visits + at;
+        if (v->from && !v->done) memcpy(v->w, v->from, sizeof(float) * size);
+        while (v->done < v->examples) {
+            const int64_t left = v->examples - v->done, some = left < v->many ? left : v->many;
+            draw_pass(v->stream, !v->done, v->seed, v->rows, v->many, order);
+            v->total += (float)dense_descend(blas, front, layers, count, v->w, g, size, v->x, v->y, order, some, v->batch, v->rule,
+                                             scratch);
+            v->done += some;
+            if (now() >= until) return v->done < v->examples ? at : -1;
+        }
     }
-    return sum;
 }
