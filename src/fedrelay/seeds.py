@@ -20,7 +20,7 @@ MOST = 2**63 - 1
 
 def derive(seed: int, *labels: str | int) -> int:
     """A 64-bit number for these labels, the same on every machine and Python."""
-    text = "/".join(str(part) for part in (seed, *labels))
+    text = "/".join(map(str, (seed, *labels)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import add
 from typing import ClassVar, TypeAlias
 
@@ -30,7 +30,7 @@ class Traffic:
     """Messages and bytes among them that told the server about the clients' data, before the first round."""
 
     def __add__(self, other: Traffic) -> Traffic:
-        both = ((getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Traffic(*(tuple(map(add, one, another)) for one, another in both))
 
     def by_name(self) -> dict[str, dict[str, int]]:

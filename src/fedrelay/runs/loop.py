@@ -187,9 +187,9 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
         raise Diverged(f"round {round}: the merge made a non-finite model; a smaller server step or lr may help")
     releases = released(algorithm, engine, state, planned.chains)
     there = {report.client for outcome in outcomes for report in outcome.reports}
-    sent = costs.exchanged(exchanges, model, home)
-    log = replace(
-        log_of(round, outcomes, traffic_of(algorithm, outcomes, state, home) + sent),
+    sent = traffic_of(algorithm, outcomes, state, home)
+    log = log_of(
+        *(round, outcomes, sent + costs.exchanged(exchanges, model, home) if exchanges else sent),
         privacy=ledger.spent(algorithm, releases, engine.sizes),
         defence={**told_of_defences(outcomes), **merging.tells(known, ready)},
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),
@@ -285,8 +285,8 @@ def check_promise(merge: Merge, chains: int) -> None:
         )
 
 
-def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> RoundLog:
-    """What the chains of a round did and sent."""
+def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic, **more: Any) -> RoundLog:
+    """What the chains of a round did and sent, and `more` that there is to say of it."""
     reports, sent = [report for outcome in outcomes for report in outcome.reports], traffic.by_name()
     losses = [(report.metrics["loss"], report.examples) for report in reports if "loss" in report.metrics]
     return RoundLog(
@@ -295,7 +295,6 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
         chains=len(outcomes),
         depth=costs.depth(outcomes),
         examples=sum(report.examples for report in reports),
-        seconds=0.0,
         messages=sent["messages"],
         bytes=sent["bytes"],
         relayed=sent["relayed"],
@@ -309,6 +308,7 @@ def log_of(round: int, outcomes: Sequence[Outcome], traffic: costs.Traffic) -> R
             for number, outcome in enumerate(outcomes)
             for drop in outcome.dropped
         ),
+        **more,
     )
 
 

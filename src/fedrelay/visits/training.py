@@ -284,9 +284,9 @@ class Training(Work):
         if epoch.momentum is not None:
             memory = {**memory, MOMENTUM: epoch.momentum}
         size = visit.client.size
-        _, examples = self.lengths(
-            size, fold=visit.task.parts.by_batch
-        )  # all that were worked on, also those after the best epoch
+        examples = epoch.examples
+        if self.keep == "best":  # those after the best epoch were worked on too
+            _, examples = self.lengths(size, fold=visit.task.parts.by_batch)
         told = {} if self.per_example and self.per_example.noise else {"loss": epoch.losses / epoch.examples}
         report = Report(visit.client.id, examples, told, uplink)
         return Baton(params, baton.weight + size), memory, report

@@ -108,7 +108,8 @@ def draw(
 
 def weight_variance(drawn: Sequence[Draw], sizes: Sequence[int]) -> float:
     """Σ (weight − p)² over all candidates: how far this round's weights are from those of full participation."""
-    known, those = sums(sizes), [sizes[one.index] for one in drawn]
+    known = sums(sizes)
+    those = known.sizes.array[[one.index for one in drawn]].tolist()
     found, held = known.squares / known.total**2, sum(those)  # found: if nobody were drawn
     for one, size in zip(drawn, those, strict=True):
         p = size / known.total
