@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -48,7 +48,7 @@ def side_by_side(work: Callable[[H, T], None], hands: Sequence[H], items: Iterab
     other in one of its own, where operators have as many threads as here. If the system starts no more threads, those
     that there are do it all. Nobody is at work any more when it returns, or raises what one of them raised first."""
     count, flushed = torch.get_num_threads(), flushes_denormals()
-    waiting, failures, others = deque(items), list[BaseException](), list[threading.Thread]()
+    waiting, failures, others = deque(items), list[BaseException](), list[_thread.LockType]()
 
     def give_up(error: BaseException) -> None:
         waiting.clear()
@@ -65,25 +65,30 @@ def side_by_side(work: Callable[[H, T], None], hands: Sequence[H], items: Iterab
         except BaseException as error:
             give_up(error)
 
-    def elsewhere(hand: H) -> None:
-        if torch.get_num_threads() != count:
-            torch.set_num_threads(count)
-        torch.set_flush_denormal(flushed)
-        go_on(hand)
+    def elsewhere(hand: H, at_work: _thread.LockType) -> None:
+        try:
+            if torch.get_num_threads() != count:
+                torch.set_num_threads(count)
+            torch.set_flush_denormal(flushed)
+            go_on(hand)
+        finally:
+            at_work.release()
 
     try:
         with suppress(RuntimeError):
             for hand in hands[1:]:
-                thread = threading.Thread(target=elsewhere, args=(hand,), daemon=True)
-                thread.start()
-                others.append(thread)
+                at_work = _thread.allocate_lock()
+                at_work.acquire()
+                _thread.start_new_thread(elsewhere, (hand, at_work))  # Thread would wait until it has begun
+                others.append(at_work)
         go_on(hands[0])
     except BaseException as error:  # Ctrl-C, between two things
         give_up(error)
-    while any(thread.is_alive() for thread in others):
+    while any(at_work.locked() for at_work in others):
         try:
-            for thread in others:
-                thread.join()
+            for at_work in others:
+                with at_work:
+                    pass
         except KeyboardInterrupt as error:  # what they are at is ended all the same: others come to the same place
             give_up(error)
     if failures:
