@@ -218,11 +218,13 @@ def test_a_long_visit_lets_the_interpreter_have_its_turns(monkeypatch):
 
 def test_ctrl_c_ends_the_others_soon(monkeypatch):
     """A thread that is at work goes no further than to the next turn of the interpreter."""
-    data, left, visits = of_digits(), [], Dense.visits
+    data, left, visits, begun = of_digits(), [], Dense.visits, threading.Event()
 
     def interrupted(self, shared):
         if threading.current_thread() is threading.main_thread():
+            begun.wait(30)
             raise KeyboardInterrupt
+        begun.set()
         while not shared.stopped:
             time.sleep(0.001)
         visits(self, shared)

@@ -14,7 +14,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 11 };
+enum { ABI = 12 };
 
 EXPORT int dense_abi(void) { return ABI; }
 EXPORT void dense_bytes(int64_t *of) {
@@ -46,22 +46,55 @@ WIDE static void add_rows(float *into, const float *rows, int count, int wide, f
         for (int j = 0; j < wide; j++) into[j] += times * rows[(int64_t)i * wide + j];
 }
 
+/* e to the power of numbers that are not above zero, by the series in double: all but some in a million are the nearest
+   that there is in float, whatever mathematical library there is. */
+enum { LEAST = 0xc2dc0000u, NO_MORE = 0xff800000u }; /* the bits of -110, which is as good as all that is less, and of -infinity */
+WIDE static void exponentials(float *a, int64_t count) {
+    const double magic = 6755399441055744.0; /* 1.5 * 2^52: whole numbers are in the last bits of what is added to it */
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word;
+        float least;
+        memcpy(&word, a + i, sizeof word);
+        const uint32_t less = -(uint32_t)(word - LEAST <= NO_MORE - LEAST); /* all bits, or none; NaN is not less */
+        word = (less & LEAST) | (~less & word);
+        memcpy(&least, &word, sizeof least);
+        const double x = least, near = x * 1.4426950408889634 + magic;
+        const double r = x - (near - magic) * 0.6931471805599453;
+        double sum = 1.0 / 362880, scale;
+        sum = sum * r + 1.0 / 40320;
+        sum = sum * r + 1.0 / 5040;
+        sum = sum * r + 1.0 / 720;
+        sum = sum * r + 1.0 / 120;
+        sum = sum * r + 1.0 / 24;
+        sum = sum * r + 1.0 / 6;
+        sum = sum * r + 0.5;
+        sum = sum * r + 1;
+        sum = sum * r + 1;
+        uint64_t bits;
+        memcpy(&bits, &near, sizeof bits);
+        bits = (bits << 52) + ((uint64_t)1023 << 52);
+        memcpy(&scale, &bits, sizeof scale);
+        a[i] = (float)(sum * scale);
+    }
+}
+
 /* The logits become their gradient; returns the sum of the losses. */
 static double cross_entropy(float *z, const int64_t *y, const int64_t *which, int count, int classes) {
     double total = 0;
     for (int i = 0; i < count; i++) {
-        const int64_t target = y[which ? which[i] : i];
-        float *row = z + (int64_t)i * classes, most = row[0], sum = 0;
+        float *row = z + (int64_t)i * classes, most = row[0];
         for (int j = 1; j < classes; j++) most = row[j] > most ? row[j] : most;
-        float own = row[target] - most;
-        for (int j = 0; j < classes; j++) {
-            row[j] = expf(row[j] - most);
-            sum += row[j];
-        }
-        total += (double)logf(sum) - (double)own;
+        for (int j = 0; j < classes; j++) row[j] -= most;
+        total -= (double)row[y[which ? which[i] : i]];
+    }
+    exponentials(z, (int64_t)count * classes);
+    for (int i = 0; i < count; i++) {
+        float *row = z + (int64_t)i * classes, sum = 0;
+        for (int j = 0; j < classes; j++) sum += row[j];
+        total += (double)logf(sum);
         float share = 1.0f / (sum * (float)count);
         for (int j = 0; j < classes; j++) row[j] *= share;
-        row[target] -= 1.0f / (float)count;
+        row[y[which ? which[i] : i]] -= 1.0f / (float)count;
     }
     return total;
 }
@@ -191,7 +224,7 @@ static void back_to_weights(const Step *s, const Layer *l, const float *in, cons
 
 EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
                             int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
-                            Rule *r, float *scratch) {
+                            Rule *r, float *scratch, const int64_t *then, int64_t soon) {
     const Layer *last = layers + count - 1;
     const int plain = r->kind == DESCENT && !r->velocity && r->weight_decay == 0 && r->clip == 0 && !r->shift &&
                       !(r->anchor && r->strength != 0);
@@ -225,9 +258,11 @@ EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *la
             if (images) front_forward(&front, w, s.examples[i], batch, n, i, gathered + i * wide);
             else if (!s.in_place) memcpy(gathered + i * wide, s.examples[i], sizeof(float) * wide);
         }
-        s.following = rows - start - n < batch ? (int)(rows - start - n) : batch;
+        const int64_t left = rows - start - n, coming = left ? left : then ? soon : 0;
+        const int64_t *const next = !left ? then : which ? which + start + n : 0;
+        s.following = coming < batch ? (int)coming : batch;
         for (int i = 0; !reader && i < s.following; i++)
-            s.next[i] = (const float *)x + (which ? which[start + n + i] : start + n + i) * row;
+            s.next[i] = (const float *)x + (next ? next[i] : start + n + i) * row;
         const int16_t *bits = front.bits + front_drawn(&front, n);
         dropout(gathered, bits, n * wide, front.share);
         bits += drawn(n * wide, front.share);

@@ -21,10 +21,11 @@ typedef struct {
 
 /* Go through `rows` examples in batches, a step each: the last one may be smaller. With `which` they are these rows of x and
    y, else all in order. Returns the sum of all losses, each before its step; NaN where a target is no class, or a token not in
-   the table. x are numbers, or whole numbers where tokens are read. `scratch` begins at a line of the cache. */
+   the table. x are numbers, or whole numbers where tokens are read. `scratch` begins at a line of the cache. With `then`, these
+   `soon` rows of x are those that are asked for next. */
 EXPORT double dense_descend(void *blas, const Front *before_all, const Layer *layers, int count, float *w, float *g,
                             int64_t size, const void *x, const int64_t *y, const int64_t *which, int64_t rows, int batch,
-                            Rule *r, float *scratch);
+                            Rule *r, float *scratch, const int64_t *then, int64_t soon);
 
 enum { STREAM = 64 }; /* bytes that a stream of random numbers has at most */
 

@@ -58,7 +58,7 @@ class Dense:
         self.draws = bool(sequence.share or any(part.share for part in (*sequence.stages, *sequence.layers)))
         """Whether training draws random numbers besides the orders of examples: there is dropout."""
         self._ready_for: tuple[int, ...] = ()
-        self._order = torch.empty(0, dtype=torch.int64)
+        self._order = torch.empty(2, 0, dtype=torch.int64)
 
     def descend(
         self,
@@ -89,12 +89,13 @@ class Dense:
         its own. The interpreter has its turn, to see Ctrl-C, several times a second or after every pass."""
         if self._ready_for != (shared.batch, *shared.x.shape[1:3]):
             self._prepare(shared.x, shared.batch)
-        if self._order.shape[0] < shared.rows:
-            self._order = torch.empty(shared.rows, dtype=torch.int64)
+        if self._order.shape[1] < shared.rows:
+            self._order = torch.empty(2, shared.rows, dtype=torch.int64)
         front, layers, count, _, gradient, size = self._where
         given = (
             *(self._found.sgemm, front, layers, count, gradient, size),
             self._order.data_ptr(),
+            self._order.shape[1],
             self._scratch.data_ptr(),
         )
         make, at, many = self._found.library.dense_visits, -1, len(shared)
@@ -105,7 +106,7 @@ class Dense:
         total: float = self._found.library.dense_descend(
             *(self._found.sgemm, *self._where, x.data_ptr(), y.data_ptr()),
             *(None if which is None else which.data_ptr(), len(y) if which is None else len(which), batch),
-            *(ctypes.addressof(rule), self._scratch.data_ptr()),
+            *(ctypes.addressof(rule), self._scratch.data_ptr(), None, 0),
         )
         return total
 
