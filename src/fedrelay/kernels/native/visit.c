@@ -23,7 +23,7 @@ typedef struct {
 
 static void draw_ahead(Ahead *ahead, const Visit *visits, int64_t whose, int begin) {
     const Visit *const v = visits + whose;
-    memcpy(ahead->after, v->stream, STREAM);
+    if (!begin) memcpy(ahead->after, v->stream, STREAM);
     draw_pass(ahead->after, begin, v->seed, v->rows, v->many, ahead->order);
     ahead->visit = whose;
 }
