@@ -85,6 +85,14 @@ def test_running_statistics_may_be_of_any_length():
     assert spoiled(work, received, torch.tensor([1.0, 2.0, float("nan")]), trainable=2).startswith("returned a non-")
 
 
+@pytest.mark.parametrize("guard", [1e4, 1e30, 1e160, 1e300])
+def test_a_guard_may_be_as_large_as_you_like(guard):
+    work, ones = Grow(frozenset(), 1.0, guard=guard), torch.ones(2)
+    assert spoiled(work, ones, ones * 2) is None
+    for broken in (float("inf"), float("nan")):
+        assert spoiled(work, ones, ones * broken).startswith("returned a non-finite")
+
+
 def test_a_learning_rate_beyond_stability_is_noticed_within_two_rounds(engine):
     """Steps of 2.5 on curvatures of at least 1 multiply the distance from the optimum by 1.5 or more each."""
     algorithm = fr.method(fedavg(), local=Sgd(steps=10, batch=0, lr=2.5), fraction=1.0)

@@ -235,6 +235,41 @@ def test_a_target_that_is_no_class_drops_its_client():
     assert torch.equal(weights, before)
 
 
+@pytest.mark.parametrize("count", [1, 2, 7, 33])
+@pytest.mark.parametrize("span", [1e-6, 1.0, 20.0, 87.0, 103.0, 130.0, 1e30, math.inf])
+def test_the_loss_and_its_gradient_are_precise_for_logits_of_any_size(count, span):
+    """The input is zero, so the bias is what the logits are, and its gradient what becomes of them."""
+    net = network(1, count)
+    layout = Layout.of(net)
+    weights, gradient = torch.empty(layout.size), torch.empty(layout.size)
+    layout.bind(net, weights, gradient)
+    logits = torch.cat([torch.zeros(1), -span * torch.rand(count - 1)])
+    weights[count:] = logits
+    target = count // 2
+    made, kept = rule(momentum=0.9)
+    total = Dense(dense_layers(net, layout), weights, gradient).descend(
+        torch.zeros(1, 1), torch.tensor([target]), 1, made
+    )
+    wanted = torch.softmax(logits.double(), 0)
+    own = F.one_hot(torch.tensor(target), count)
+    assert torch.allclose(kept[0][count : 2 * count].double() + own, wanted, rtol=3e-7, atol=6e-8)
+    others = own == 0
+    assert torch.allclose(kept[0][count : 2 * count][others].double(), wanted[others], rtol=3e-7, atol=1e-37)
+    assert total == pytest.approx(float(torch.logsumexp(logits.double(), 0) - logits[target]), rel=1e-6, abs=1e-7)
+
+
+def test_logits_that_are_no_numbers_show():
+    net = network(1, 5)
+    layout = Layout.of(net)
+    weights, gradient = torch.empty(layout.size), torch.empty(layout.size)
+    layout.bind(net, weights, gradient)
+    weights[7] = math.nan
+    made, kept = rule(momentum=0.9)
+    dense = Dense(dense_layers(net, layout), weights, gradient)
+    assert math.isnan(dense.descend(torch.zeros(1, 1), torch.tensor([0]), 1, made))
+    assert kept[0][5:10].isnan().all()
+
+
 def test_a_model_that_explodes_is_dropped(federation):
     task = Task.of(Mlp(hidden=(8,)), federation)
     chain = Chain(Baton(task.init(0)), (0,))

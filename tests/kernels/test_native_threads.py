@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -216,34 +217,59 @@ def test_a_long_visit_lets_the_interpreter_have_its_turns(monkeypatch):
     assert len(calls) == 2 + 2 * (6 * 9 + 1)  # rounds, clients, passes, and to see that all are done
 
 
-def test_ctrl_c_ends_the_others_soon(monkeypatch):
-    """A thread that is at work goes no further than to the next turn of the interpreter."""
-    data, left, visits, begun = of_digits(), [], Dense.visits, threading.Event()
+@pytest.mark.parametrize("waiting", [True, False], ids=["that waits", "at work"])
+def test_ctrl_c_ends_the_others_soon(waiting, monkeypatch):
+    """A thread that is at work goes no further than to the next turn of the interpreter; whether the main one has
+    visits of its own meanwhile, or waits for the others."""
+    data, library, begun, shared, turns = of_digits(), found().library, threading.Event(), [], []
+    make, visits = library.dense_visits, Dense.visits
 
-    def interrupted(self, shared):
-        if threading.current_thread() is threading.main_thread():
-            begun.wait(30)
+    def main(self, these):
+        if threading.current_thread() is not threading.main_thread():
+            shared.append(these)
+            return visits(self, these)
+        begun.wait(30)
+        if not waiting:
             raise KeyboardInterrupt
-        begun.set()
-        while not shared.stopped:
-            time.sleep(0.001)
-        visits(self, shared)
-        left.append(sum(visit.done for visit in shared._visits))
+        return None
 
-    monkeypatch.setattr(Dense, "visits", interrupted)
+    def turn(*given):
+        if len(turns) == 3:
+            begun.set()
+            if waiting:
+                time.sleep(0.3)  # the main thread has nothing more to do by now
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        turns.append(given)
+        return make(*given)
+
+    monkeypatch.setattr(Dense, "visits", main)
+    monkeypatch.setattr(library, "dense_visits", turn)
+    monkeypatch.setattr(dense, "TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        relayed(data, Mlp(hidden=(16,)), threads=2)
-    assert left == [0]
+        relayed(data, Mlp(hidden=(16,)), replace(LOCAL, epochs=20_000), threads=2)
+    (those,) = shared
+    assert sum(visit.done for visit in those._visits) < those._visits[0].examples
 
 
-def test_clients_of_any_size_share_the_room_of_the_largest():
+CONVOLVING = Own(
+    nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 12), nn.Linear(12, 10))
+)
+
+
+@pytest.mark.parametrize(
+    ("federation", "model"),
+    [(of_digits, Mlp(hidden=(48, 16))), (of_digits, CONVOLVING), (of_text, CharLstm(embedding=3, hidden=10))],
+    ids=["dense", "convolutions", "lstm"],
+)
+def test_clients_of_any_size_share_the_room_of_the_largest(federation, model, monkeypatch):
     """The batch of a client with fewer examples than a batch is smaller, and so is the room that it would need."""
-    source = digits()
-    rows = [np.arange(start, start + size) for start, size in ((0, 3), (10, 90), (100, 40), (150, 1))]
-    data = Federation.of(source, rows)
-    task = Task.of(Mlp(hidden=(48, 16)), data)
+    rows = [np.arange(start, start + size) for start, size in ((0, 3), (10, 90), (100, 40), (149, 1))]
+    data = Federation.of(federation().source, rows)
+    task, whole, visits = Task.of(model, data), [], Dense.visits
+    monkeypatch.setattr(Dense, "visits", lambda *given: (whole.append(1), visits(*given))[1])
     chains = [Chain(Baton(task.init(0)), (client,)) for client in range(4)]
     local = Sgd(batch=64, lr=0.1, epochs=3)
     ways = Inline(data, task, native=True), Stacked(data, task, native=True, threads=2)
     one, other = ([sha256(outcome.baton.params) for outcome in way.run(local, chains, {}, 1)] for way in ways)
     assert one == other
+    assert whole

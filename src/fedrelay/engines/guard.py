@@ -27,7 +27,7 @@ def spoiled(work: Work, received: Vector, returned: Vector, trainable: int | Non
     count = returned.shape[0] if trainable is None else trainable
     most = 0.0 if guard is None else max(LARGE, guard / 100) * math.sqrt(count)
     # Nearly always, and it took one look at the model, the quickest there is.
-    if guard is not None and returned.ndim == 1 and returned.dot(returned).item() <= min(guard, most) ** 2:
+    if guard is not None and returned.ndim == 1 and math.sqrt(returned.dot(returned)) <= min(guard, most):
         return None
     if not is_finite(returned):
         return f"{NON_FINITE} ({ADVICE})"

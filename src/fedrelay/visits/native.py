@@ -51,6 +51,18 @@ def native_loop(training: Training, effect: Effect, visit: Visit, like: NativeLo
 class NativeLoop:
     """One visit: its passes over the client's examples, and what to do with each."""
 
+    steps: int
+    examples: int
+    """How many it makes and goes through."""
+    source: Examples | None
+    """The client's examples, if they can be taken as they lie in memory."""
+    shares: bool
+    """Whether it can go on beside others: code of the user's, or a file that is read, may not be made for that."""
+    whole: bool
+    """Whether the library can make all of it in one call."""
+    _size: int
+    _batch: int
+
     def __init__(
         self,
         dense: Dense,
@@ -64,19 +76,17 @@ class NativeLoop:
         self._dense, self._training, self._visit = dense, training, visit
         self.rule, self.kept = rule, kept  # what the rule points to must stay as long as the visit
         self.losses = 0.0
-        self.steps, self.examples = training.lengths(client.size)
-        self._seed, self._batch = training.number(visit), training.at_once(client.size)
-        examples = cast("Any", client.examples)
-        self.source: Examples | None
-        """The client's examples, if they can be taken as they lie in memory."""
-        self.shares: bool
-        """Whether it can go on beside others: code of the user's, or a file that is read, may not be made for that."""
-        if like is not None and like._visit.client.examples is examples:
-            self.source, self.shares = like.source, like.shares
+        self._seed, examples = training.number(visit), cast("Any", client.examples)
+        if like is not None and like._visit.client.examples is examples and like._size == client.size:
+            self._size, self._batch, self.steps, self.examples = like._size, like._batch, like.steps, like.examples
+            self.source, self.shares, self.whole = like.source, like.shares, like.whole
         else:
+            size = self._size = client.size
+            self._batch, (self.steps, self.examples) = training.at_once(size), training.lengths(size)
             plain = type(examples) is Examples and not examples.transform
             self.source = examples if plain and dense.takes(examples.x, examples.y) else None
             self.shares = plain or (type(examples) is Examples and type(examples.transform) in OURS)
+            self.whole = self.source is not None and not dense.draws and draws_orders(size)
         self._draw = seeds.torch_generator(self._seed) if dense.draws and self.shares else None
 
     @property
@@ -113,11 +123,6 @@ class NativeLoop:
         else:
             total = sum(dense.descend(x, y, batch, self.rule, draw=self._draw) for x, y, _ in some)
         self.losses = c_float(self.losses + c_float(total).value).value  # in float32, as the other loop adds them up
-
-    @property
-    def whole(self) -> bool:
-        """Whether the library can make all of it in one call."""
-        return self.source is not None and not self._dense.draws and draws_orders(self._visit.client.rows.shape[0])
 
     def way(self, received: Vector) -> Way:
         """The whole of it, from this model on."""
@@ -168,7 +173,7 @@ def all_trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces
     if source is not None and all(loop.whole and loop.source is source for loop in loops):
         ways = [loops[number].way(batons[number].params) for number in longest_first]
         visits = WholeVisits(source.x, source.y, ways, workspaces.main.params)
-        side_by_side(take_some, hands, [visits] * len(hands))
+        side_by_side(take_some, hands, [visits] * len(hands), visits.stop)
         for number, model, losses in zip(longest_first, visits.models, visits.losses, strict=True):
             models[number] = model
             loops[number].end(losses)
@@ -184,11 +189,7 @@ def all_trained(loops: Sequence[NativeLoop], batons: Sequence[Baton], workspaces
 def take_some(workspace: Workspace, visits: WholeVisits) -> None:
     """Make those visits in this workspace that no other thread has begun."""
     assert workspace.dense is not None
-    try:
-        workspace.dense.visits(visits)
-    except BaseException:
-        visits.stopped = True
-        raise
+    workspace.dense.visits(visits)
 
 
 def completed(rule: Rule, training: Training, effect: Effect, visit: Visit) -> Rule:

@@ -14,7 +14,7 @@
 typedef void (*sgemm_t)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                         const int *, const float *, const int *, const float *, float *, const int *);
 
-enum { ABI = 12 };
+enum { ABI = 13 };
 
 EXPORT int dense_abi(void) { return ABI; }
 EXPORT void dense_bytes(int64_t *of) {
@@ -48,7 +48,7 @@ WIDE static void add_rows(float *into, const float *rows, int count, int wide, f
 
 /* e to the power of numbers that are not above zero, by the series in double: all but some in a million are the nearest
    that there is in float, whatever mathematical library there is. */
-enum { LEAST = 0xc2dc0000u, NO_MORE = 0xff800000u }; /* the bits of -110, which is as good as all that is less, and of -infinity */
+static const uint32_t LEAST = 0xc2dc0000u, NO_MORE = 0xff800000u; /* the bits of -110, which is as good as all that is less, and of -infinity */
 WIDE static void exponentials(float *a, int64_t count) {
     const double magic = 6755399441055744.0; /* 1.5 * 2^52: whole numbers are in the last bits of what is added to it */
     for (int64_t i = 0; i < count; i++) {

@@ -36,8 +36,7 @@ EXPORT void draw_pass(void *stream, int begin, uint64_t seed, const int64_t *row
 typedef struct {
     const float *from; /* the model that was received, or NULL: it lies in w */
     float *w;          /* what becomes of it */
-    const void *x;
-    const int64_t *y, *rows;
+    const int64_t *rows;
     Rule *rule;
     int64_t many, examples, done;
     uint64_t seed;

@@ -93,10 +93,8 @@ class Dense:
             self._order = torch.empty(2, shared.rows, dtype=torch.int64)
         front, layers, count, _, gradient, size = self._where
         given = (
-            *(self._found.sgemm, front, layers, count, gradient, size),
-            self._order.data_ptr(),
-            self._order.shape[1],
-            self._scratch.data_ptr(),
+            *(self._found.sgemm, front, layers, count, gradient, size, *shared.data),
+            *(self._order.data_ptr(), self._order.shape[1], self._scratch.data_ptr()),
         )
         make, at, many = self._found.library.dense_visits, -1, len(shared)
         while at < many and not shared.stopped:

@@ -18,7 +18,7 @@ from fedrelay.kernels.native.recurrent import Cell, Reading
 from fedrelay.kernels.native.sequence import Front, Layer, Rule, Stage
 from fedrelay.kernels.native.visits import WholeVisit
 
-ABI = 12
+ABI = 13
 """Of the functions in the library; a library of another one is not taken."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LIBRARY = Path(__file__).with_name(f"dense.lib{SUFFIX}")
@@ -71,7 +71,7 @@ def found() -> Found | str:
     )
     library.dense_visits.restype = whole
     library.dense_visits.argtypes = (
-        *(pointer, pointer, pointer, word, pointer, whole, pointer, whole, pointer),
+        *(pointer, pointer, pointer, word, pointer, whole, pointer, pointer, pointer, whole, pointer),
         *(pointer, whole, pointer, whole, ctypes.c_double),
     )
     library.draw_bytes.restype, library.draw_bytes.argtypes = whole, ()

@@ -3,17 +3,17 @@
 #include "dense.h"
 
 #include <string.h>
+#if defined(_WIN32)
+#include <windows.h>
+static double now(void) { return 1e-3 * (double)GetTickCount64(); }
+#else
 #include <time.h>
-
 static double now(void) {
     struct timespec time;
-#ifdef CLOCK_MONOTONIC
     clock_gettime(CLOCK_MONOTONIC, &time);
-#else
-    timespec_get(&time, TIME_UTC);
-#endif
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
+#endif
 
 /* The order of the pass that is next, if it is known, so that its first examples are called from memory before it begins. */
 typedef struct {
@@ -30,10 +30,10 @@ static void draw_ahead(Ahead *ahead, const Visit *visits, int64_t whose, int beg
 
 /* Makes pass after pass for so many seconds, at least one. Goes on with visit `at`, or takes the next if that is negative. Where
    this is to be called again it returns what `at` is then, and else `many`. `order` has room for the rows of any visit, twice,
-   and `scratch` (and that of `front`) for batches of any. All visits have the same x. */
+   and `scratch` (and that of `front`) for batches of any. */
 EXPORT int64_t dense_visits(void *blas, const Front *front, const Layer *layers, int count, float *g, int64_t size,
-                            int64_t *order, int64_t room, float *scratch, Visit *visits, int64_t many, int64_t *next, int64_t at,
-                            double seconds) {
+                            const void *x, const int64_t *y, int64_t *order, int64_t room, float *scratch, Visit *visits,
+                            int64_t many, int64_t *next, int64_t at, double seconds) {
     const double until = now() + seconds;
     Ahead ahead = {.order = order + room, .visit = -1};
     for (;; at = -1) {
@@ -50,7 +50,7 @@ EXPORT int64_t dense_visits(void *blas, const Front *front, const Layer *layers,
             const int64_t then = left > some ? at : __atomic_load_n(next, __ATOMIC_RELAXED); /* unless another takes it */
             const int known = then < many && !front->count && !front->reader;
             if (known) draw_ahead(&ahead, visits, then, then != at);
-            v->total += (float)dense_descend(blas, front, layers, count, v->w, g, size, v->x, v->y, these, some, v->batch, v->rule,
+            v->total += (float)dense_descend(blas, front, layers, count, v->w, g, size, x, y, these, some, v->batch, v->rule,
                                              scratch, known ? ahead.order : 0, known ? visits[then].many : 0);
             v->done += some;
             if (now() >= until) return v->done < v->examples ? at : -1;

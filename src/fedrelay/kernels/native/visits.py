@@ -18,8 +18,6 @@ class WholeVisit(ctypes.Structure):
     _fields_ = (
         ("start", ctypes.c_void_p),
         ("weights", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
         ("rows", ctypes.c_void_p),
         ("rule", ctypes.c_void_p),
         ("many", ctypes.c_int64),
@@ -49,29 +47,37 @@ class WholeVisits:
     from."""
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor, ways: Sequence[Way], like: Vector) -> None:
-        self.x, self._y, self._ways = x, y, ways
+        self.x, self._ways = x, ways
         self.models = [torch.empty_like(like) for _ in ways]
         self.rows, self.batch = (
             max(part) for part in zip(*((way.rows.shape[0], way.batch) for way in ways), strict=True)
         )
         """Of the largest."""
         self.stopped = False
-        """Set where one of the threads has failed: the others end soon."""
-        examples, targets, size = x.data_ptr(), y.data_ptr(), like.shape
+        """Whether threads that make them are to end, at the interpreter's next turn."""
+        if like.dtype != torch.float32 or like.device.type != "cpu" or not like.is_contiguous():
+            raise RuntimeError(
+                f"models of {like.dtype} on {like.device} are not as the library takes them: float32 on the processor"
+            )
         given = list[WholeVisit]()
         for model, (start, rows, seed, count, batch, rule) in zip(self.models, ways, strict=True):
             source = None
-            if start.dtype == torch.float32 and start.shape == size and start.is_contiguous():
+            if start.dtype == torch.float32 and start.shape == like.shape and start.is_contiguous():
                 source = start.data_ptr()
             else:
                 model.copy_(start)
-            place = source, model.data_ptr(), examples, targets, rows.data_ptr(), ctypes.addressof(rule)
+            place = source, model.data_ptr(), rows.data_ptr(), ctypes.addressof(rule)
             given.append(WholeVisit(*place, rows.shape[0], count, 0, seed, batch))
         self._visits, self._next = (WholeVisit * len(ways))(*given), ctypes.c_int64(0)
+        self._kept, self.data = (x, y), (x.data_ptr(), y.data_ptr())
         self.where = ctypes.addressof(self._visits), len(ways), ctypes.addressof(self._next)
 
     def __len__(self) -> int:
         return len(self._ways)
+
+    def stop(self) -> None:
+        """Let all threads end soon."""
+        self.stopped = True
 
     @property
     def losses(self) -> list[float]:
