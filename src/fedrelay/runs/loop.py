@@ -249,11 +249,10 @@ def traffic_of(
     """What the round sent, with what was sent before it to describe clients; a centralised one sends nothing."""
     if algorithm.pooled:
         return costs.Traffic()
-    # States of older versions still have what the first round has counted.
-    before = costs.Traffic(*() if state.round and not state.joined else state.described)
     model, how = state.batons[0].params, {"relayed": algorithm.relayed, "serverless": algorithm.serverless}
-    shared = shared_with(algorithm.update, state)
-    return before + costs.traffic(outcomes, model, shared, home=home, **how)
+    sent = costs.traffic(outcomes, model, shared_with(algorithm.update, state), home=home, **how)
+    # States of older versions still have what the first round has counted.
+    return sent if state.round and not state.joined else costs.Traffic(*state.described) + sent
 
 
 def began_at(state: State) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, overload
 
 import numpy as np
@@ -63,10 +64,13 @@ class Integers(Long, Sequence[int]):
         """Those of any sequence; the same object if they are such already."""
         return values if isinstance(values, Integers) else cls(torch.from_numpy(narrow(values)))
 
-    @property
+    @cached_property
     def array(self) -> Array:
         """As NumPy sees them, without a copy: not to be written to."""
         return self.numbers.numpy()
+
+    def __getstate__(self) -> dict[str, torch.Tensor]:
+        return {"numbers": self.numbers}
 
     @property
     def total(self) -> int:

@@ -230,9 +230,9 @@ def joined(*terms: Term) -> tuple[Term, ...]:
     return parts
 
 
-def effect_of(terms: Iterable[Term], received: Vector, visit: Visit) -> Effect:
+def effect_of(terms: Sequence[Term], received: Vector, visit: Visit) -> Effect:
     """What all terms do in this visit."""
-    return reduce(Effect.__add__, (term.begin(received, visit) for term in terms), NO_EFFECT)
+    return reduce(Effect.__add__, (term.begin(received, visit) for term in terms), NO_EFFECT) if terms else NO_EFFECT
 
 
 def ended(
