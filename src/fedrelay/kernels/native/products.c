@@ -31,8 +31,11 @@ INLINE quad totals(const quad *q) {
     return PICK(one, two, 0, 1, 4, 5) + PICK(one, two, 2, 3, 6, 7);
 }
 
+#include "listing.h"
+
 #define NAME(x) x##_512
 #define TARGET __attribute__((target("avx512f")))
+#define LISTED listed_512
 #define LANES 16
 #define HIGH 5
 #define BROAD 5
@@ -40,6 +43,7 @@ INLINE quad totals(const quad *q) {
 #include "rows.h"
 #undef NAME
 #undef TARGET
+#undef LISTED
 #undef LANES
 #undef HIGH
 #undef BROAD
@@ -47,6 +51,7 @@ INLINE quad totals(const quad *q) {
 
 #define NAME(x) x##_256
 #define TARGET __attribute__((target("avx2,fma")))
+#define LISTED listed
 #define LANES 8
 #define HIGH 4
 #define BROAD 3
@@ -69,21 +74,6 @@ const Products *products(int64_t wide) { /* a BLAS knows other processors better
 /* Numbers of rows that stay next to the processor; sums of which it is worth while to lay rows side by side. */
 enum { NEAR = 6144, MANY = 16 };
 
-/* What is not zero, sum by sum; how many that is. */
-static int64_t listed(const Sums *s, Entry *list, int32_t *counts) {
-    int64_t all = 0;
-    for (int j = 0; j < s->count; j++, list += s->n) {
-        int32_t found = 0;
-        for (int i = 0; i < s->n; i++) { /* no branches: nobody could foresee them */
-            const float value = s->c[j * s->along + i * s->across];
-            list[found] = (Entry){i, value};
-            found += value != 0;
-        }
-        counts[j] = found, all += found;
-    }
-    return all;
-}
-
 /* Make sums of at most ROWS rows. */
 static void sum_some(const Sums *asked, float *scratch, const float *const *ahead, int ahead_count) {
     const Products *use = products(asked->wide);
@@ -92,7 +82,7 @@ static void sum_some(const Sums *asked, float *scratch, const float *const *ahea
     int32_t *const counts = (int32_t *)(scratch + 2 * ROWS * count);
     float *const panel = (float *)counts + lines(count);
     const float **const packed = (const float **)(panel + ROWS * PANEL);
-    const int sparse = asked->sparse && 4 * listed(asked, list, counts) < 3 * n * count;
+    const int sparse = asked->sparse && 4 * use->listed(asked, list, counts) < 3 * n * count;
     int64_t most = sparse ? NEAR / (lanes * n) : use->broad;
     most = most < use->most ? most : use->most;
     const int64_t shares = (whole + most - 1) / most, each = (whole + shares - 1) / shares;

@@ -24,6 +24,8 @@ typedef struct {
     void (*sums)(const Sums *s, int from, int64_t first, int vecs);
     /* The same by lists, with room for n each, of what is not zero: of which row how much. */
     void (*lists)(const Sums *s, const Entry *list, const int32_t *counts, int from, int64_t first, int vecs);
+    /* Make those lists; how many numbers are in all of them. */
+    int64_t (*listed)(const Sums *s, Entry *list, int32_t *counts);
     /* These registers of all rows side by side: what is far apart in memory may keep out each other of the cache. */
     void (*pack)(const float *const *rows, int n, int64_t first, int vecs, float *panel, const float **packed);
     int lanes, high, broad, most; /* numbers in a register; sums at once; registers of each, at most; in `lists` */

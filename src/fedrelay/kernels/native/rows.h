@@ -166,7 +166,7 @@ TARGET static void NAME(lists)(const Sums *s, const Entry *list, const int32_t *
 #undef CASE
 }
 
-static const Products NAME(products) = {NAME(dots), NAME(sums), NAME(lists), NAME(pack), LANES, HIGH, BROAD, MOST};
+static const Products NAME(products) = {NAME(dots), NAME(sums), NAME(lists), LISTED, NAME(pack), LANES, HIGH, BROAD, MOST};
 #undef vec
 #undef loose
 #undef mask
