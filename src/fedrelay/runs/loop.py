@@ -188,8 +188,12 @@ def advance(algorithm: Algorithm, engine: Engine, state: State, latency: Latency
     releases = released(algorithm, engine, state, planned.chains)
     there = {report.client for outcome in outcomes for report in outcome.reports}
     sent = traffic_of(algorithm, outcomes, state, home)
+    if exchanges:
+        sent += costs.exchanged(exchanges, model, home)
     log = log_of(
-        *(round, outcomes, sent + costs.exchanged(exchanges, model, home) if exchanges else sent),
+        round,
+        outcomes,
+        sent,
         privacy=ledger.spent(algorithm, releases, engine.sizes),
         defence={**told_of_defences(outcomes), **merging.tells(known, ready)},
         kept=tuple(client for client in range(len(engine.sizes)) if client not in there) if exchanges else (),

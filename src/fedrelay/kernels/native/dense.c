@@ -46,19 +46,21 @@ WIDE static void add_rows(float *into, const float *rows, int count, int wide, f
         for (int j = 0; j < wide; j++) into[j] += times * rows[(int64_t)i * wide + j];
 }
 
+/* The bits of -110, whose power of e is zero in float as that of all that is less, and of minus infinity. */
+static const uint32_t LEAST = 0xc2dc0000u, NO_MORE = 0xff800000u;
+
 /* e to the power of numbers that are not above zero, by the series in double: all but some in a million are the nearest
    that there is in float, whatever mathematical library there is. */
-static const uint32_t LEAST = 0xc2dc0000u, NO_MORE = 0xff800000u; /* the bits of -110, which is as good as all that is less, and of -infinity */
 WIDE static void exponentials(float *a, int64_t count) {
     const double magic = 6755399441055744.0; /* 1.5 * 2^52: whole numbers are in the last bits of what is added to it */
     for (int64_t i = 0; i < count; i++) {
         uint32_t word;
-        float least;
+        float power;
         memcpy(&word, a + i, sizeof word);
         const uint32_t less = -(uint32_t)(word - LEAST <= NO_MORE - LEAST); /* all bits, or none; NaN is not less */
         word = (less & LEAST) | (~less & word);
-        memcpy(&least, &word, sizeof least);
-        const double x = least, near = x * 1.4426950408889634 + magic;
+        memcpy(&power, &word, sizeof power);
+        const double x = power, near = x * 1.4426950408889634 + magic;
         const double r = x - (near - magic) * 0.6931471805599453;
         double sum = 1.0 / 362880, scale;
         sum = sum * r + 1.0 / 40320;

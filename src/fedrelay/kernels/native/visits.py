@@ -47,12 +47,10 @@ class WholeVisits:
     from."""
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor, ways: Sequence[Way], like: Vector) -> None:
-        self.x, self._ways = x, ways
+        self.x, self._y, self._ways = x, y, ways  # the library reads them where they are
         self.models = [torch.empty_like(like) for _ in ways]
-        self.rows, self.batch = (
-            max(part) for part in zip(*((way.rows.shape[0], way.batch) for way in ways), strict=True)
-        )
-        """Of the largest."""
+        self.rows, self.batch = max(way.rows.shape[0] for way in ways), max(way.batch for way in ways)
+        """The most that a visit has."""
         self.stopped = False
         """Whether threads that make them are to end, at the interpreter's next turn."""
         if like.dtype != torch.float32 or like.device.type != "cpu" or not like.is_contiguous():
@@ -69,7 +67,7 @@ class WholeVisits:
             place = source, model.data_ptr(), rows.data_ptr(), ctypes.addressof(rule)
             given.append(WholeVisit(*place, rows.shape[0], count, 0, seed, batch))
         self._visits, self._next = (WholeVisit * len(ways))(*given), ctypes.c_int64(0)
-        self._kept, self.data = (x, y), (x.data_ptr(), y.data_ptr())
+        self.data = x.data_ptr(), y.data_ptr()
         self.where = ctypes.addressof(self._visits), len(ways), ctypes.addressof(self._next)
 
     def __len__(self) -> int:
